@@ -1,0 +1,110 @@
+# The shape of our targets: object libraries whose include paths say who may know whom, and the
+# libraries that are made of them.
+#
+#   rlk_base                 libc only                       include/ src/base
+#   rlk_core                 base + rowlock/driver.h         include/ src/base src/core
+#   rlk_<driver>             base + its own client library   include/ src/base src/drivers/<driver>
+#   rowlock                  base + core                     installed
+#   rowlock-<driver>         base + driver                   installed
+#   rowlock_testing          all of them, static, nothing hidden; for tests
+
+# rlk_objects(<target> <source>...): an object library that sees include/ and src/base.
+function(rlk_objects target)
+    add_library(${target} OBJECT ${ARGN})
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include
+                               ${PROJECT_SOURCE_DIR}/src/base)
+    set_property(GLOBAL APPEND PROPERTY rowlock_objects ${target})
+endfunction()
+
+# rlk_library(<name> <objects>...): an installed library made of object libraries.
+function(rlk_library name)
+    set(objects "")
+    foreach(part IN LISTS ARGN)
+        list(APPEND objects $<TARGET_OBJECTS:${part}>)
+    endforeach()
+    add_library(${name} ${objects})
+    set_target_properties(${name} PROPERTIES VERSION ${PROJECT_VERSION}
+                          SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C)
+    target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    set_property(GLOBAL APPEND PROPERTY rowlock_libraries ${name})
+endfunction()
+
+# Finds a client library by its pkg-config names, "a|b": the first that is there.
+function(rlk_find_client out names)
+    string(REPLACE "|" ";" names "${names}")
+    foreach(name IN LISTS names)
+        pkg_check_modules(${out}_client QUIET IMPORTED_TARGET ${name})
+        if(${out}_client_FOUND)
+            set(${out} PkgConfig::${out}_client PARENT_SCOPE)
+            set(${out}_pkg "${name}" PARENT_SCOPE)
+            return()
+        endif()
+    endforeach()
+    set(${out} "" PARENT_SCOPE)
+endfunction()
+
+# rowlock_driver(<name> <OPTION> <pkg-config names> <Debian package>)
+function(rowlock_driver name option names package)
+    if(NOT ROWLOCK_${option} MATCHES "^(AUTO|ON|OFF)$")
+        message(FATAL_ERROR "ROWLOCK_${option} is '${ROWLOCK_${option}}', not AUTO, ON or OFF")
+    endif()
+    if(ROWLOCK_${option} STREQUAL "OFF")
+        return()
+    endif()
+    rlk_find_client(${name} "${names}")
+    if(NOT ${name})
+        if(ROWLOCK_${option} STREQUAL "ON")
+            message(FATAL_ERROR "ROWLOCK_${option} is ON, but ${names} was not found: install ${package}")
+        endif()
+        message(STATUS "rowlock: no ${name} driver (${package} is not installed)")
+        return()
+    endif()
+
+    set(header ${CMAKE_CURRENT_BINARY_DIR}/generated/${name}/sql_${name}.h)
+    file(GLOB steps CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/migrations/${name}/*.sql)
+    add_custom_command(
+        OUTPUT ${header}
+        COMMAND ${CMAKE_COMMAND} -DDIALECT=${name} -DSQL=${PROJECT_SOURCE_DIR}/sql/${name}.sql
+                -DNAMES=${PROJECT_SOURCE_DIR}/sql/statements.txt
+                -DMIGRATIONS=${PROJECT_SOURCE_DIR}/migrations/${name} -DOUT=${header}
+                -P ${PROJECT_SOURCE_DIR}/sql/embed.cmake
+        DEPENDS ${PROJECT_SOURCE_DIR}/sql/${name}.sql ${PROJECT_SOURCE_DIR}/sql/statements.txt
+                ${PROJECT_SOURCE_DIR}/sql/embed.cmake ${steps}
+        VERBATIM)
+    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/drivers/${name}/*.c)
+    rlk_objects(rlk_${name} ${sources} ${header})
+    target_include_directories(rlk_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src/drivers/${name}
+                               ${CMAKE_CURRENT_BINARY_DIR}/generated/${name})
+    target_link_libraries(rlk_${name} PRIVATE ${${name}})
+    rlk_library(rowlock-${name} rlk_base rlk_${name})
+    target_link_libraries(rowlock-${name} PRIVATE ${${name}} Threads::Threads)
+    set_property(GLOBAL APPEND PROPERTY rowlock_drivers ${name})
+    set_property(GLOBAL PROPERTY rowlock_client_${name} "${${name}_pkg}")
+endfunction()
+
+# Everything in one static library, for tests that look inside.
+function(rowlock_testing_library)
+    get_property(parts GLOBAL PROPERTY rowlock_objects)
+    set(objects "")
+    foreach(part IN LISTS parts)
+        list(APPEND objects $<TARGET_OBJECTS:${part}>)
+    endforeach()
+    add_library(rowlock_testing STATIC ${objects})
+    target_include_directories(rowlock_testing PUBLIC ${PROJECT_SOURCE_DIR}/include
+                               ${PROJECT_SOURCE_DIR}/src/base ${PROJECT_SOURCE_DIR}/src/core)
+    target_link_libraries(rowlock_testing PUBLIC Threads::Threads)
+    get_property(drivers GLOBAL PROPERTY rowlock_drivers)
+    foreach(name IN LISTS drivers)
+        string(TOUPPER ${name} upper)
+        target_compile_definitions(rowlock_testing PUBLIC ROWLOCK_HAVE_${upper}=1)
+        target_link_libraries(rowlock_testing PUBLIC PkgConfig::${name}_client)
+    endforeach()
+endfunction()
+
+# Installs libraries, headers, the pkg-config files and the CMake package.
+function(rowlock_install)
+    get_property(libraries GLOBAL PROPERTY rowlock_libraries)
+    install(TARGETS ${libraries} EXPORT rowlock-targets)
+    install(DIRECTORY include/rowlock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+endfunction()

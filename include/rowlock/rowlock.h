@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * rowlock: distributed locks kept in a table of the SQL database you already have.
+ *
+ *     rowlock_client *client = NULL;
+ *     rowlock_lock *lock = NULL;
+ *     rowlock_error err;
+ *
+ *     if (rowlock_open(&client, rowlock_postgresql(), "host=db dbname=shop", NULL, &err) != 0)
+ *         fail(err.message);
+ *     if (rowlock_acquire(&lock, client, "nightly-report", NULL, &err) == ROWLOCK_OK) {
+ *         work(rowlock_fence(lock));
+ *         rowlock_release(&lock, &err);
+ *     }
+ *     rowlock_close(&client);
+ *
+ * THE RULE. A lock is a row whose expire_time lies in the future, by the database's clock. Releasing
+ * moves expire_time to the past; a crash leaves it to the clock; both look the same to the next
+ * owner. The lease (ttl) must therefore be renewed while the work goes on: rowlock_renew().
+ *
+ * THE FENCE. Each grant carries a number that is larger than that of every grant before it of the
+ * same name, for ever. Send it along with writes to other systems and let them refuse a smaller one.
+ *
+ * STATUSES. Every function that can fail returns an int: 0 is success, a positive value is an
+ * outcome to plan for (somebody else holds it, time is up, the lease was lost), a negative one is an
+ * error. The numbers never change.
+ *
+ * ERRORS. `err` is the caller's struct and may be NULL. It is written on every return: on success it
+ * is cleared, else it holds the status and one line that says what is wrong. No password ever
+ * appears in it.
+ *
+ * OWNERSHIP. What comes through a `T **out` is the caller's and is given back with the function
+ * named at its declaration. A returned pointer is borrowed and lives as long as the object it was
+ * asked of. On failure `*out` is NULL. Strings passed in are copied.
+ *
+ * THREADS. A client may be used by any number of threads at once. A lock handle belongs to one
+ * thread at a time; only rowlock_check(), rowlock_remaining(), rowlock_fence() and rowlock_owner()
+ * may be called while another thread uses it. The library keeps no global state, calls no exit() or
+ * abort(), installs no signal handler and writes to no stream.
+ *
+ * FORK. Handles are dead in a child process: every call answers ROWLOCK_EFORK and touches nothing.
+ * Open a client of the child's own.
+ *
+ * OPTIONS. Structs of options start with `size`, set by their _INIT macro; a zero field means the
+ * default, and a NULL pointer to options means all defaults. Fields are only ever appended.
+ */
+#ifndef ROWLOCK_ROWLOCK_H
+#define ROWLOCK_ROWLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "version.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define ROWLOCK_API __attribute__((visibility("default")))
+#else
+#define ROWLOCK_API
+#endif
+
+typedef struct rowlock_client rowlock_client; /* connections to one database */
+typedef struct rowlock_lock rowlock_lock;     /* one hold on one lock */
+typedef struct rowlock_cancel rowlock_cancel; /* stops waiting calls from outside */
+typedef struct rowlock_driver rowlock_driver; /* a kind of database, see driver.h */
+
+/* ---- statuses -------------------------------------------------------------------------------- */
+
+/* X(name, number, text). Stable: numbers and meanings never change, new ones may be added. */
+#define ROWLOCK_STATUS_MAP(X)                                                                      \
+    X(OK, 0, "success")                                                                            \
+    X(BUSY, 1, "the lock is held by another owner")                                                \
+    X(TIMEOUT, 2, "the wait ended before the lock was free")                                       \
+    X(LOST, 3, "the lock is not held, or not any more")                                            \
+    X(CANCELLED, 4, "the wait was cancelled")                                                      \
+    X(EINVAL, -1, "invalid argument")                                                              \
+    X(ENOMEM, -2, "out of memory")                                                                 \
+    X(ENOTSUP, -3, "not supported by this driver")                                                 \
+    X(ECONNECT, -4, "cannot use the database")                                                     \
+    X(ESCHEMA, -5, "the lock table is missing or has another version")                             \
+    X(EDRIVER, -6, "the database reported an error")                                               \
+    X(EUNKNOWN, -7, "the outcome is unknown")                                                      \
+    X(ECLOSED, -8, "the client is closed")                                                         \
+    X(EFORK, -9, "the handle belongs to another process")
+
+enum rowlock_status {
+#define ROWLOCK_STATUS_ENUM(name, number, text) ROWLOCK_##name = number,
+    ROWLOCK_STATUS_MAP(ROWLOCK_STATUS_ENUM)
+#undef ROWLOCK_STATUS_ENUM
+};
+
+/* The text of a status, a constant. "unknown status" for a number that is none. Any thread. */
+ROWLOCK_API const char *rowlock_strstatus(int status);
+
+/* What went wrong. The caller's; 256 bytes for ever. */
+typedef struct rowlock_error {
+    int32_t status;      /* one of enum rowlock_status */
+    int32_t native_code; /* the database's own number (errno of MySQL, SQLite), 0 if none */
+    char sqlstate[6];    /* five characters and NUL, empty if none */
+    uint8_t retryable;   /* 1: the same call may succeed later without any change */
+    uint8_t reserved;
+    char message[240]; /* one line, no full stop, empty on success */
+} rowlock_error;
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+#define ROWLOCK_NAME_MAX    255                      /* bytes; any bytes, NUL included */
+#define ROWLOCK_OWNER_MAX   255                      /* bytes of UTF-8, no control characters */
+#define ROWLOCK_NOTE_MAX    1000                     /* likewise */
+#define ROWLOCK_BATCH_MAX   10000                    /* names in one rowlock_acquire_many() */
+#define ROWLOCK_TTL_MIN_MS  ((int64_t)50)            /* shorter leases cannot be kept */
+#define ROWLOCK_TTL_MAX_MS  ((int64_t)31 * 86400000) /* 31 days */
+#define ROWLOCK_FOREVER     ((int64_t)-1)            /* wait_ms: without bound */
+
+/* ---- client ---------------------------------------------------------------------------------- */
+
+enum rowlock_schema_policy {
+    ROWLOCK_SCHEMA_REQUIRE = 0, /* rowlock_open() answers ESCHEMA unless the tables are as needed */
+    ROWLOCK_SCHEMA_CREATE = 1,  /* rowlock_open() brings missing or older tables up to date */
+    ROWLOCK_SCHEMA_IGNORE = 2   /* no check: for tools that migrate */
+};
+
+typedef struct rowlock_options {
+    size_t size;
+    const char *prefix;         /* of the tables' names: [a-z_][a-z0-9_]{0,30}; "rowlock_" */
+    const char *schema;         /* where the tables are: [A-Za-z_][A-Za-z0-9_$-]{0,62}; the connection's
+                                 * own. PostgreSQL: a schema; MySQL: a database; SQLite has none */
+    const char *owner;          /* of all locks, who may re-enter; by default host, pid, client and
+                                 * thread, so that each thread is an owner of its own */
+    int64_t ttl_ms;             /* lease of locks that name none; 30,000 */
+    int64_t call_timeout_ms;    /* one call's bound on the database, retries included; 5,000 */
+    int64_t connect_timeout_ms; /* bound of one attempt to connect; 3,000 */
+    uint32_t max_connections;   /* opened as needed; 4 */
+    int32_t schema_policy;      /* enum rowlock_schema_policy */
+} rowlock_options;
+
+#ifdef __cplusplus
+#define ROWLOCK_INIT_(type) {sizeof(type)}
+#else
+#define ROWLOCK_INIT_(type) {.size = sizeof(type)}
+#endif
+#define ROWLOCK_OPTIONS_INIT ROWLOCK_INIT_(rowlock_options)
+
+/* Opens a client and connects once, so that a wrong address or a missing table shows here.
+ *
+ * `driver` is rowlock_postgresql(), rowlock_mysql() or rowlock_sqlite(), each from its own header and
+ * library. `address` is what the driver takes: a libpq URI or conninfo string,
+ * mysql://user:password@host:port/database?..., or a path. Close with rowlock_close().
+ *
+ * OK; EINVAL (bad argument, option or address); ECONNECT (unreachable, refused, read-only);
+ * ESCHEMA (run `rowlock migrate up`, or set schema_policy); ENOMEM; EDRIVER. Any thread. */
+ROWLOCK_API int rowlock_open(rowlock_client **out, const rowlock_driver *driver,
+                             const char *address, const rowlock_options *options,
+                             rowlock_error *err);
+
+/* Closes the client and sets *client to NULL; NULL is allowed at both levels. Calls of other threads
+ * that wait return ECLOSED, calls under way are waited for (each ends by its timeout). Locks still
+ * held are released, in one batch; their handles stay valid memory, answer ECLOSED, and must still be
+ * given to rowlock_release(). Not from a callback of the library's. */
+ROWLOCK_API void rowlock_close(rowlock_client **client);
+
+/* ---- acquiring ------------------------------------------------------------------------------- */
+
+/* Who stands in the way, by the database's word at the time of the last try. */
+typedef struct rowlock_holder {
+    int64_t remaining_ms; /* of the holder's lease */
+    uint64_t fence;
+    char name[ROWLOCK_NAME_MAX + 1]; /* which of the names (bytes; NUL added) */
+    char owner[ROWLOCK_OWNER_MAX + 1];
+} rowlock_holder;
+
+typedef struct rowlock_acquire_options {
+    size_t size;
+    int64_t ttl_ms;             /* lease, 50 ms to 31 days; the client's */
+    int64_t wait_ms;            /* 0: one try; > 0: at most so long; ROWLOCK_FOREVER */
+    const char *owner;          /* the client's, or this thread's */
+    const char *note;           /* for the person who looks: what is being done */
+    size_t name_length;         /* for names with NUL bytes; 0: the name ends at its NUL */
+    const size_t *name_lengths; /* the same for rowlock_acquire_many(), one for each name */
+    rowlock_cancel *cancel;     /* ends the wait when fired */
+    rowlock_holder *holder;     /* out, filled with BUSY and TIMEOUT */
+} rowlock_acquire_options;
+
+#define ROWLOCK_ACQUIRE_OPTIONS_INIT ROWLOCK_INIT_(rowlock_acquire_options)
+
+/* Acquires the lock `name`: 1 to 255 bytes, compared byte by byte.
+ *
+ * If the same owner holds it already, the hold is counted once more, the lease is extended, and the
+ * new handle shares the tenure (and the fence) of the first. Each handle is released once.
+ *
+ * OK; BUSY (no wait asked for); TIMEOUT; CANCELLED; EINVAL; ECONNECT (certainly not acquired);
+ * EUNKNOWN (the answer was lost and could not be had again: the lock may be held in this owner's name
+ * until the ttl has passed; never treat it as acquired); ESCHEMA; EDRIVER; ENOMEM; ECLOSED; EFORK.
+ * Release with rowlock_release(). Any thread. */
+ROWLOCK_API int rowlock_acquire(rowlock_lock **out, rowlock_client *client, const char *name,
+                                const rowlock_acquire_options *options, rowlock_error *err);
+
+/* Acquires n locks, all or none, in one round trip. `out` is an array of n, in the order of `names`;
+ * on failure it is filled with NULL. Names are taken in byte order, so that two callers cannot block
+ * each other; a name given twice is EINVAL. Statuses as above; BUSY if any of them is. */
+ROWLOCK_API int rowlock_acquire_many(rowlock_lock **out, rowlock_client *client,
+                                     const char *const *names, size_t n,
+                                     const rowlock_acquire_options *options, rowlock_error *err);
+
+/* A handle for a tenure that was acquired elsewhere (another process, a script), known by its name,
+ * owner and fence. Renews it, in one round trip, with the ttl of `options`, whose `owner` says whose
+ * it is. The hold is the other's: release it once, here or there. OK; LOST if there is no such
+ * tenure; else as rowlock_acquire(). */
+ROWLOCK_API int rowlock_adopt(rowlock_lock **out, rowlock_client *client, const char *name,
+                              uint64_t fence, const rowlock_acquire_options *options,
+                              rowlock_error *err);
+
+/* ---- holding --------------------------------------------------------------------------------- */
+
+/* Extends the lease to ttl_ms from now (0: as acquired). Never brings a lost lock back.
+ * OK; LOST; ECONNECT or EUNKNOWN (still held until the deadline: try again); EINVAL; ECLOSED; EFORK. */
+ROWLOCK_API int rowlock_renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err);
+
+/* Is it held, by this process's own clock? No I/O. OK, LOST (for ever), ECLOSED, EFORK, EINVAL. The
+ * deadline counts from before the request was sent, less a margin, so that the answer turns LOST
+ * before the database's does. Any thread. */
+ROWLOCK_API int rowlock_check(const rowlock_lock *lock);
+
+/* Milliseconds until rowlock_check() turns LOST; 0 if it has. No I/O. Any thread. */
+ROWLOCK_API int64_t rowlock_remaining(const rowlock_lock *lock);
+
+/* The fencing token of this tenure, at most 2^63-1; 0 for NULL. Any thread. */
+ROWLOCK_API uint64_t rowlock_fence(const rowlock_lock *lock);
+
+/* The owner under which it is held; borrowed from the handle. Any thread. */
+ROWLOCK_API const char *rowlock_owner(const rowlock_lock *lock);
+
+/* Gives one hold back, frees the handle whatever the answer and sets *lock to NULL. The last hold of
+ * a tenure frees the lock. A second release through the same variable is EINVAL.
+ * OK; LOST (the lease had ended, nothing of the next owner's is touched); ECONNECT or EUNKNOWN (it
+ * frees itself when the ttl has passed); ECLOSED (released by rowlock_close()); EFORK; EINVAL. */
+ROWLOCK_API int rowlock_release(rowlock_lock **lock, rowlock_error *err);
+
+/* Runs fn(lock, payload) under the lock and always releases it. *out is what fn returned; it is not
+ * written if fn did not run. Returns what acquiring returned if that failed, else what releasing
+ * returned: LOST says that the lease ended before fn did. */
+ROWLOCK_API int rowlock_with(int *out, rowlock_client *client, const char *name,
+                             const rowlock_acquire_options *options,
+                             int (*fn)(rowlock_lock *lock, void *payload), void *payload,
+                             rowlock_error *err);
+
+/* ---- cancelling ------------------------------------------------------------------------------ */
+
+/* A switch that ends every wait it was given to. Free with rowlock_cancel_free(). */
+ROWLOCK_API int rowlock_cancel_new(rowlock_cancel **out, rowlock_error *err);
+
+/* Waits in progress and later ones end with CANCELLED; for ever. Any thread, and signal handlers. */
+ROWLOCK_API void rowlock_cancel_fire(rowlock_cancel *cancel);
+
+/* When no call uses it any more. Sets *cancel to NULL; NULL is allowed. */
+ROWLOCK_API void rowlock_cancel_free(rowlock_cancel **cancel);
+
+/* ---- looking and mending --------------------------------------------------------------------- */
+
+/* A row of the lock table. Borrowed: valid during the callback. */
+typedef struct rowlock_row {
+    size_t size;
+    const char *name; /* bytes, NUL added */
+    size_t name_length;
+    const char *owner;
+    const char *note;
+    uint64_t fence;
+    uint32_t hold_count;
+    int64_t held_ms;      /* since it was acquired, by the database's clock */
+    int64_t remaining_ms; /* of the lease; <= 0 if it has ended */
+} rowlock_row;
+
+/* Nonzero stops the listing. */
+typedef int (*rowlock_row_fn)(const rowlock_row *row, void *payload);
+
+typedef struct rowlock_list_options {
+    size_t size;
+    const char *starts_with;   /* only names that start so; all */
+    size_t starts_with_length; /* 0: starts_with ends at its NUL */
+    int32_t expired;           /* nonzero: free rows that have not been reaped, too */
+} rowlock_list_options;
+
+#define ROWLOCK_LIST_OPTIONS_INIT ROWLOCK_INIT_(rowlock_list_options)
+
+/* Calls fn for each held lock, in byte order of names. fn may use the client. OK also when fn stopped
+ * it; else as rowlock_acquire(). Any thread. */
+ROWLOCK_API int rowlock_list(rowlock_client *client, const rowlock_list_options *options,
+                             rowlock_row_fn fn, void *payload, rowlock_error *err);
+
+typedef struct rowlock_force_options {
+    size_t size;
+    size_t name_length; /* 0: the name ends at its NUL */
+    uint64_t fence;     /* only this tenure; 0: whoever holds it */
+} rowlock_force_options;
+
+#define ROWLOCK_FORCE_OPTIONS_INIT ROWLOCK_INIT_(rowlock_force_options)
+
+/* Ends somebody else's hold, all counts of it, and raises the fence, so that the old holder's renew
+ * and release are refused, and its fenced writes too. The old holder goes on working until it asks:
+ * use it for holders that are dead. OK; LOST (nobody holds it, or not with that fence). Any thread. */
+ROWLOCK_API int rowlock_force_release(rowlock_client *client, const char *name,
+                                      const rowlock_force_options *options, rowlock_error *err);
+
+typedef struct rowlock_reap_options {
+    size_t size;
+    int64_t retention_ms; /* rows whose lease ended longer ago than this; 7 days */
+    uint64_t limit;       /* at most so many rows; 10,000 */
+} rowlock_reap_options;
+
+#define ROWLOCK_REAP_OPTIONS_INIT ROWLOCK_INIT_(rowlock_reap_options)
+
+/* Deletes rows of locks that nobody has held for long, and puts their number into *out (may be NULL).
+ * Deletes none whose fence could be given again. Any thread; any number of processes at once. */
+ROWLOCK_API int rowlock_reap(uint64_t *out, rowlock_client *client,
+                             const rowlock_reap_options *options, rowlock_error *err);
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+#define ROWLOCK_SCHEMA_LATEST (-1)
+
+/* The version of the tables, 0 if there are none. Any thread. */
+ROWLOCK_API int rowlock_schema_version(int *out, rowlock_client *client, rowlock_error *err);
+
+/* Brings the tables to `version`, up or down, 0 (no tables) to ROWLOCK_SCHEMA_LATEST. Several
+ * processes may do so at once. ESCHEMA if the tables are newer than this library. */
+ROWLOCK_API int rowlock_migrate(rowlock_client *client, int version, rowlock_error *err);
+
+/* How many versions the driver's tables have had; the newest has this number. */
+ROWLOCK_API int rowlock_migration_count(const rowlock_driver *driver);
+
+/* The name of step `version` (1 and up), like "locks", a constant; NULL if there is none. */
+ROWLOCK_API const char *rowlock_migration_name(const rowlock_driver *driver, int version);
+
+/* The SQL of step `version`, up or down, with the prefix and schema of `options` (others are not
+ * looked at). Give back with rowlock_free(). */
+ROWLOCK_API int rowlock_migration_sql(char **out, const rowlock_driver *driver, int version, int up,
+                                      const rowlock_options *options, rowlock_error *err);
+
+/* Frees memory that the library gave away. NULL is allowed. */
+ROWLOCK_API void rowlock_free(void *memory);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

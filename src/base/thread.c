@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+#include "thread.h"
+
+#include <stdatomic.h>
+#include <time.h>
+
+#include "clock.h"
+
+uint64_t rlk_thread_number(void)
+{
+    static _Atomic uint64_t last;
+    static _Thread_local uint64_t mine;
+
+    if (mine == 0)
+        mine = atomic_fetch_add(&last, 1) + 1;
+    return mine;
+}
+
+int rlk_cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t attributes;
+    int rc = pthread_condattr_init(&attributes);
+
+    if (rc != 0)
+        return rc;
+    rc = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    if (rc == 0)
+        rc = pthread_cond_init(cond, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return rc;
+}
+
+void rlk_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t until_us)
+{
+    struct timespec until;
+    int64_t left = until_us - rlk_clock_us();
+
+    if (left <= 0)
+        return;
+    if (left > 60 * INT64_C(1000000))
+        left = 60 * INT64_C(1000000);
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)(left / 1000000);
+    until.tv_nsec += (long)(left % 1000000) * 1000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    pthread_cond_timedwait(cond, mutex, &until);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef RLK_THREAD_H
+#define RLK_THREAD_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+/* A number of the calling thread's that no other thread of this process ever gets, unlike
+ * pthread_self() and gettid(), which are given again after a thread has ended. */
+uint64_t rlk_thread_number(void);
+
+/* A condition variable for rlk_cond_wait(). 0 or an errno. */
+int rlk_cond_init(pthread_cond_t *cond);
+
+/* Waits for a signal at most until rlk_clock_us() reads until_us. Wakes spuriously. */
+void rlk_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t until_us);
+
+#endif
