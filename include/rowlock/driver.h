@@ -108,8 +108,9 @@ struct rowlock_driver {
      *   live, owner equal: same fence; hold_count + 1, or unchanged if the row's attempt is the
      *       op's (a repeated call).
      *   else: BUSY with holder, holder_fence, remaining_us; writes nothing, takes no lock.
-     * The first two set owner, attempt, note (kept if the op's is empty and the tenure goes on),
-     * expire_time = now + ttl_us, and answer OK with fence, hold_count and remaining_us.
+     * The first two set owner, attempt, note (kept if the op's is empty and the tenure goes on) and
+     * expire_time = now + ttl_us (never earlier than it was while the tenure goes on: an outer hold
+     * may count on it), and answer OK with fence, hold_count and remaining_us.
      * A row that somebody's open transaction keeps locked longer than timeout_ms is BUSY, too, with
      * what can be seen of it.
      * `all` nonzero: all ops get it or no row changes; then those that could have been had are

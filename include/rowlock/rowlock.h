@@ -215,8 +215,9 @@ ROWLOCK_API int rowlock_adopt(rowlock_lock **out, rowlock_client *client, const 
 
 /* ---- holding --------------------------------------------------------------------------------- */
 
-/* Extends the lease to ttl_ms from now (0: as acquired). Never brings a lost lock back.
- * OK; LOST; ECONNECT or EUNKNOWN (still held until the deadline: try again); EINVAL; ECLOSED; EFORK. */
+/* Extends the lease to ttl_ms from now (0: as acquired); never shortens it, never brings a lost lock
+ * back. OK; LOST; BUSY (a transaction keeps the row locked), ECONNECT or EUNKNOWN: still held until
+ * the deadline, try again; EDRIVER; EINVAL; ECLOSED; EFORK. */
 ROWLOCK_API int rowlock_renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err);
 
 /* Is it held, by this process's own clock? No I/O. OK, LOST (for ever), ECLOSED, EFORK, EINVAL. The

@@ -12,8 +12,8 @@
  * (CLOCK_BOOTTIME). Comparable within one boot of one host. */
 int64_t rlk_clock_us(void);
 
-/* Sleeps until the clock reads until_us (RLK_NEVER: for ever) or one of the n descriptors (-1: none)
- * is readable. Returns the index of a readable one, or -1 when the time has come. */
+/* Sleeps until the clock reads until_us (RLK_NEVER: for ever) or one of the n descriptors (-1:
+ * none) is readable. Returns the index of a readable one, or -1 when the time has come. */
 int rlk_sleep_until(int64_t until_us, const int *fds, int n);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Filling the caller's error struct. All functions accept err == NULL and return the status, so that
- * a failure reads `return rlk_fail(err, ROWLOCK_EINVAL, "...")`. Messages: one line, lower case, no
- * full stop, what is wrong and what to do. Line breaks in arguments become spaces. */
+ * Filling the caller's error struct. All functions accept err == NULL and return the status, so
+ * that a failure reads `return rlk_fail(err, ROWLOCK_EINVAL, "...")`. Messages: one line, lower
+ * case, no full stop, what is wrong and what to do. Line breaks in arguments become spaces. */
 #ifndef RLK_ERROR_H
 #define RLK_ERROR_H
 
 #include "rowlock/rowlock.h"
 
 #if defined(__GNUC__)
-#define RLK_PRINTF(format, args) __attribute__((format(printf, format, args)))
+#define RLK_PRINTF(string, args) __attribute__((format(printf, string, args)))
 #else
-#define RLK_PRINTF(format, args)
+#define RLK_PRINTF(string, args)
 #endif
 
 /* Clears err and returns ROWLOCK_OK. */

@@ -76,10 +76,16 @@ void rlk_text_free(rlk_text *text)
     *text = (rlk_text){0};
 }
 
-/* The length of the UTF-8 sequence at s, 0 if it is not one (overlong, surrogate, past U+10FFFF). */
+/* The length of the UTF-8 sequence at s, 0 if it is not one (overlong, surrogate, past U+10FFFF).
+ */
 static size_t sequence(const unsigned char *s)
 {
-    size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+    size_t n = s[0] < 0x80   ? 1
+               : s[0] < 0xc2 ? 0
+               : s[0] < 0xe0 ? 2
+               : s[0] < 0xf0 ? 3
+               : s[0] < 0xf5 ? 4
+                             : 0;
 
     for (size_t i = 1; i < n; i++) {
         if ((s[i] & 0xc0) != 0x80)

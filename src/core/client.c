@@ -1,1 +1,271 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Opening, closing, and who may come in. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
+#include "core.h"
+#include "text.h"
+#include "thread.h"
+
+#define DEFAULT_PREFIX             "rowlock_"
+#define DEFAULT_TTL_MS             30000
+#define DEFAULT_CALL_TIMEOUT_MS    5000
+#define DEFAULT_CONNECT_TIMEOUT_MS 3000
+#define DEFAULT_MAX_CONNECTIONS    4
+#define LONGEST_TIMEOUT_MS         ((int64_t)86400000)
+
+int rlk_enter(rowlock_client *client, rowlock_error *err)
+{
+    int closed;
+
+    if (client == NULL)
+        return rlk_fail(err, ROWLOCK_EINVAL, "the client is NULL: closed, or never opened");
+    if (client->pid != getpid())
+        return rlk_fail(err, ROWLOCK_EFORK,
+                        "the client was opened before fork(): open one in this process");
+    pthread_mutex_lock(&client->mutex);
+    closed = atomic_load(&client->closed);
+    if (!closed)
+        client->calls++;
+    pthread_mutex_unlock(&client->mutex);
+    if (closed)
+        return rlk_fail(err, ROWLOCK_ECLOSED, "the client is closed");
+    return rlk_ok(err);
+}
+
+void rlk_leave(rowlock_client *client)
+{
+    pthread_mutex_lock(&client->mutex);
+    client->calls--;
+    /* Under the mutex: once it is free and calls is zero, close may free the client. */
+    pthread_cond_broadcast(&client->changed);
+    pthread_mutex_unlock(&client->mutex);
+}
+
+static void wipe_and_free(char *secret)
+{
+    if (secret != NULL)
+        explicit_bzero(secret, strlen(secret));
+    free(secret);
+}
+
+static void destroy(rowlock_client *client)
+{
+    if (client->close_fd >= 0)
+        close(client->close_fd);
+    pthread_cond_destroy(&client->changed);
+    pthread_mutex_destroy(&client->mutex);
+    wipe_and_free(client->address);
+    free(client->prefix);
+    free(client->schema);
+    free(client->owner);
+    free(client->tenures.slots);
+    free(client);
+}
+
+void rlk_client_unref(rowlock_client *client)
+{
+    size_t left;
+
+    pthread_mutex_lock(&client->mutex);
+    left = --client->refs;
+    pthread_mutex_unlock(&client->mutex);
+    if (left == 0)
+        destroy(client);
+}
+
+static int check_timeout(int64_t timeout_ms, const char *field, rowlock_error *err)
+{
+    if (timeout_ms < 1 || timeout_ms > LONGEST_TIMEOUT_MS)
+        return rlk_fail(err, ROWLOCK_EINVAL, "%s of %lld is not possible: give 1 ms to 24 hours",
+                        field, (long long)timeout_ms);
+    return ROWLOCK_OK;
+}
+
+static int check_options(const rowlock_driver *driver, rowlock_options *options, rowlock_error *err)
+{
+    int rc = rlk_check_tables(driver, options, err);
+
+    if (options->prefix == NULL)
+        options->prefix = DEFAULT_PREFIX;
+    if (options->ttl_ms == 0)
+        options->ttl_ms = DEFAULT_TTL_MS;
+    if (options->call_timeout_ms == 0)
+        options->call_timeout_ms = DEFAULT_CALL_TIMEOUT_MS;
+    if (options->connect_timeout_ms == 0)
+        options->connect_timeout_ms = DEFAULT_CONNECT_TIMEOUT_MS;
+    if (options->max_connections == 0)
+        options->max_connections = DEFAULT_MAX_CONNECTIONS;
+    if (rc == ROWLOCK_OK && options->owner != NULL)
+        rc = rlk_check_owner(options->owner, err);
+    if (rc == ROWLOCK_OK)
+        rc = rlk_check_ttl(options->ttl_ms, err);
+    if (rc == ROWLOCK_OK)
+        rc = check_timeout(options->call_timeout_ms, "call_timeout_ms", err);
+    if (rc == ROWLOCK_OK)
+        rc = check_timeout(options->connect_timeout_ms, "connect_timeout_ms", err);
+    if (rc == ROWLOCK_OK && (options->schema_policy < ROWLOCK_SCHEMA_REQUIRE ||
+                             options->schema_policy > ROWLOCK_SCHEMA_IGNORE))
+        rc = rlk_fail(err, ROWLOCK_EINVAL, "schema_policy %d does not exist",
+                      (int)options->schema_policy);
+    return rc;
+}
+
+/* strdup() that lets NULL through; *failed is set when memory is out. */
+static char *copy_of(const char *string, int *failed)
+{
+    char *copy = string == NULL ? NULL : strdup(string);
+
+    if (string != NULL && copy == NULL)
+        *failed = 1;
+    return copy;
+}
+
+static int create(rowlock_client **out, const rowlock_driver *driver, const char *address,
+                  const rowlock_options *options, rowlock_error *err)
+{
+    rowlock_client *client = calloc(1, sizeof *client);
+    int failed = 0;
+
+    if (client == NULL)
+        return rlk_fail_memory(err);
+    client->driver = *driver;
+    client->pid = getpid();
+    client->refs = 1;
+    client->ttl_us = options->ttl_ms * 1000;
+    client->call_timeout_us = options->call_timeout_ms * 1000;
+    client->connect_timeout_us = options->connect_timeout_ms * 1000;
+    client->max_connections = options->max_connections;
+    rlk_owner_head(client->owner_head, sizeof client->owner_head);
+    pthread_mutex_init(&client->mutex, NULL);
+    rlk_cond_init(&client->changed);
+    client->address = copy_of(address, &failed);
+    client->prefix = copy_of(options->prefix, &failed);
+    client->schema = copy_of(options->schema, &failed);
+    client->owner = copy_of(options->owner, &failed);
+    client->close_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (failed || client->close_fd < 0) {
+        int rc =
+            failed ? rlk_fail_memory(err)
+                   : rlk_fail(err, ROWLOCK_ENOMEM, "cannot make a descriptor: %s", strerror(errno));
+
+        destroy(client);
+        return rc;
+    }
+    *out = client;
+    return ROWLOCK_OK;
+}
+
+int rowlock_open(rowlock_client **out, const rowlock_driver *driver, const char *address,
+                 const rowlock_options *options, rowlock_error *err)
+{
+    rowlock_client *client = NULL;
+    rowlock_driver table;
+    rowlock_options opts;
+    int rc;
+
+    if (out == NULL)
+        return rlk_fail(err, ROWLOCK_EINVAL, "out is NULL");
+    *out = NULL;
+    if (address == NULL)
+        return rlk_fail(err, ROWLOCK_EINVAL, "the address is NULL");
+    rc = rlk_driver_check(&table, driver, err);
+    if (rc == ROWLOCK_OK)
+        rc = rlk_options_copy(&opts, sizeof opts, options, "rowlock_options", err);
+    if (rc == ROWLOCK_OK)
+        rc = check_options(&table, &opts, err);
+    if (rc == ROWLOCK_OK)
+        rc = create(&client, &table, address, &opts, err);
+    if (rc != ROWLOCK_OK)
+        return rc;
+    rc = rlk_schema_check(client, opts.schema_policy, err);
+    if (rc != ROWLOCK_OK) {
+        rlk_pool_close_idle(client);
+        rlk_client_unref(client);
+        return rc;
+    }
+    *out = client;
+    return rlk_ok(err);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const rlk_tenure *x = *(rlk_tenure *const *)a, *y = *(rlk_tenure *const *)b;
+    size_t n = x->name_length < y->name_length ? x->name_length : y->name_length;
+    int order = memcmp(x->name, y->name, n);
+
+    return order != 0 ? order
+                      : (x->name_length > y->name_length) - (x->name_length < y->name_length);
+}
+
+/* One batch of what is still to be given back: no name twice, one hold each where other processes
+ * may hold in the same owner's name. Takes what it puts into `ops` off `holds`. */
+static size_t next_batch(rowlock_op *ops, rlk_tenure **all, uint32_t *holds, size_t count)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < count && n < ROWLOCK_BATCH_MAX; i++) {
+        if (holds[i] == 0 || (n > 0 && ops[n - 1].name_length == all[i]->name_length &&
+                              memcmp(ops[n - 1].name, all[i]->name, all[i]->name_length) == 0))
+            continue;
+        rlk_op_of(&ops[n], all[i]);
+        ops[n].whole = all[i]->private_owner;
+        holds[i] = all[i]->private_owner ? 0 : holds[i] - 1;
+        n++;
+    }
+    return n;
+}
+
+/* Releases what is held. Whatever fails is left to its lease. */
+static void release_all(rowlock_client *client)
+{
+    size_t count = 0, n;
+    rlk_tenure **all = rlk_tenures_all(&client->tenures, &count);
+    size_t room = count < ROWLOCK_BATCH_MAX ? count : ROWLOCK_BATCH_MAX;
+    rowlock_op *ops = count == 0 ? NULL : calloc(room, sizeof *ops);
+    uint32_t *holds = count == 0 ? NULL : calloc(count, sizeof *holds);
+    rlk_sent sent;
+
+    if (ops != NULL && holds != NULL) {
+        qsort(all, count, sizeof(rlk_tenure *), by_name);
+        for (size_t i = 0; i < count; i++)
+            holds[i] = rlk_tenure_is_lost(all[i]) ? 0 : all[i]->handles;
+        while ((n = next_batch(ops, all, holds, count)) > 0) {
+            if (rlk_send_release(client, ops, n, &sent, NULL) != ROWLOCK_OK)
+                break;
+        }
+    }
+    free(holds);
+    free(ops);
+    free(all);
+}
+
+void rowlock_close(rowlock_client **client)
+{
+    rowlock_client *c = client == NULL ? NULL : *client;
+    const uint64_t one = 1;
+
+    if (c == NULL)
+        return;
+    *client = NULL;
+    /* In a child process everything here is the parent's: sockets, file locks, a mutex in whatever
+     * state it was. Nothing of it may be touched. */
+    if (c->pid != getpid())
+        return;
+    pthread_mutex_lock(&c->mutex);
+    atomic_store(&c->closed, 1);
+    if (write(c->close_fd, &one, sizeof one) < 0) {
+        /* A new eventfd takes one write; waits would end by their time all the same. */
+    }
+    pthread_cond_broadcast(&c->changed);
+    while (c->calls > 0)
+        rlk_cond_wait(&c->changed, &c->mutex, RLK_NEVER);
+    pthread_mutex_unlock(&c->mutex);
+    release_all(c);
+    rlk_pool_close_idle(c);
+    rlk_client_unref(c);
+}

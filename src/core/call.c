@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One call on the database: retries, reconnects, and the honest answer at the end. The same
+ * arguments go out each time, attempts included, so that a request that was carried out although
+ * its answer was lost is not carried out twice. */
+#include "core.h"
+#include "random.h"
+
+#define FIRST_PAUSE_US   INT64_C(2000)
+#define LONGEST_PAUSE_US INT64_C(500000)
+
+/* Sleeps before another try; not OK when there is no time for one or the client is being closed. */
+static int pause_before_retry(rowlock_client *client, int64_t *pause_us, int64_t deadline_us)
+{
+    const int fds[] = {client->close_fd};
+    int64_t until = rlk_clock_us() + *pause_us / 2 + rlk_random_below(*pause_us);
+
+    *pause_us = *pause_us * 2 < LONGEST_PAUSE_US ? *pause_us * 2 : LONGEST_PAUSE_US;
+    if (until >= deadline_us)
+        return 0;
+    return rlk_sleep_until(until, fds, 1) < 0;
+}
+
+/* One try. *usable: the failure leaves room for another. *at_once: without a pause. */
+static int try_once(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
+                    rlk_sent *sent, int *again, rowlock_error *err)
+{
+    rowlock_error local;
+    rlk_conn *conn;
+    int64_t left;
+    int rc;
+
+    err = err == NULL ? &local : err;
+    rc = rlk_pool_get(&conn, client, deadline_us, err);
+    if (rc != ROWLOCK_OK) {
+        *again = rc == ROWLOCK_ECONNECT && err->retryable;
+        return rc;
+    }
+    sent->at_us = rlk_clock_us();
+    left = deadline_us - sent->at_us;
+    rc = fn(client, conn->state, left < 1000 ? 1 : (uint32_t)(left / 1000), arg, err);
+    if (rc == ROWLOCK_ECONNECT || rc == ROWLOCK_EUNKNOWN)
+        rlk_pool_drop(client, conn);
+    else
+        rlk_pool_put(client, conn);
+    if (rc == ROWLOCK_EUNKNOWN)
+        sent->repeated = 1;
+    *again = rc == ROWLOCK_ECONNECT || rc == ROWLOCK_EUNKNOWN ||
+             (rc == ROWLOCK_EDRIVER && err->retryable);
+    return rc;
+}
+
+int rlk_call(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg, rlk_sent *sent,
+             rowlock_error *err)
+{
+    int64_t deadline = rlk_clock_us() + bound_us;
+    int64_t pause = FIRST_PAUSE_US;
+    rowlock_error local;
+    int rc, again;
+
+    err = err == NULL ? &local : err;
+    *sent = (rlk_sent){0};
+    do {
+        again = 0;
+        rc = try_once(client, deadline, fn, arg, sent, &again, err);
+    } while (again && pause_before_retry(client, &pause, deadline));
+    if (rc < 0 && sent->repeated && rc != ROWLOCK_EUNKNOWN) {
+        rowlock_error last = *err;
+
+        rlk_fail_native(err, ROWLOCK_EUNKNOWN, last.native_code, last.sqlstate, 1,
+                        "the answer was lost and could not be had again: %.180s", last.message);
+        return ROWLOCK_EUNKNOWN;
+    }
+    return rc;
+}

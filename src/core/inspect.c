@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Looking at the table and mending it: list, force_release, reap. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+#include "random.h"
+
+#define DEFAULT_RETENTION_MS ((int64_t)7 * 86400000)
+#define DEFAULT_REAP_LIMIT   10000
+
+/* ---- list: rows are gathered first, so that fn may use the client, whose connection is back ----
+ */
+
+typedef struct listed_row {
+    struct listed_row *next;
+    rowlock_row row;
+    char text[];
+} listed_row;
+
+typedef struct listing {
+    rowlock_list_query query;
+    listed_row *first, **last;
+    int out_of_memory;
+} listing;
+
+static int gather(const rowlock_row *row, void *payload)
+{
+    listing *l = payload;
+    size_t owner = strlen(row->owner) + 1, note = strlen(row->note) + 1;
+    listed_row *copy = malloc(sizeof *copy + row->name_length + 1 + owner + note);
+
+    if (copy == NULL) {
+        l->out_of_memory = 1;
+        return 1;
+    }
+    copy->next = NULL;
+    copy->row = *row;
+    copy->row.size = sizeof copy->row;
+    memcpy(copy->text, row->name, row->name_length);
+    copy->text[row->name_length] = '\0';
+    memcpy(copy->text + row->name_length + 1, row->owner, owner);
+    memcpy(copy->text + row->name_length + 1 + owner, row->note, note);
+    copy->row.name = copy->text;
+    copy->row.owner = copy->text + row->name_length + 1;
+    copy->row.note = copy->row.owner + owner;
+    *l->last = copy;
+    l->last = &copy->next;
+    return 0;
+}
+
+static void forget(listing *l)
+{
+    while (l->first != NULL) {
+        listed_row *next = l->first->next;
+
+        free(l->first);
+        l->first = next;
+    }
+    l->last = &l->first;
+}
+
+static int do_list(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
+                   rowlock_error *err)
+{
+    listing *l = arg;
+    int rc;
+
+    forget(l); /* of a try that failed half-way */
+    rc = client->driver.list(conn, &l->query, gather, l, timeout_ms, err);
+    return rc == ROWLOCK_OK && l->out_of_memory ? rlk_fail_memory(err) : rc;
+}
+
+int rowlock_list(rowlock_client *client, const rowlock_list_options *options, rowlock_row_fn fn,
+                 void *payload, rowlock_error *err)
+{
+    rowlock_list_options opts;
+    listing l = {.query = {.size = sizeof l.query}};
+    rlk_sent sent;
+    int rc = rlk_options_copy(&opts, sizeof opts, options, "rowlock_list_options", err);
+
+    if (rc == ROWLOCK_OK && fn == NULL)
+        rc = rlk_fail(err, ROWLOCK_EINVAL, "fn is NULL");
+    if (rc == ROWLOCK_OK)
+        rc = rlk_enter(client, err);
+    if (rc != ROWLOCK_OK)
+        return rc;
+    l.last = &l.first;
+    l.query.starts_with = opts.starts_with;
+    l.query.starts_with_length = opts.starts_with != NULL && opts.starts_with_length == 0
+                                     ? strlen(opts.starts_with)
+                                     : opts.starts_with_length;
+    l.query.expired = opts.expired;
+    rc = rlk_call(client, client->call_timeout_us, do_list, &l, &sent, err);
+    for (listed_row *r = l.first; rc == ROWLOCK_OK && r != NULL; r = r->next) {
+        if (fn(&r->row, payload) != 0)
+            break;
+    }
+    forget(&l);
+    rlk_leave(client);
+    return rc;
+}
+
+/* ---- force_release ---- */
+
+static int do_force(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
+                    rowlock_error *err)
+{
+    return client->driver.force_release(conn, arg, timeout_ms, err);
+}
+
+int rowlock_force_release(rowlock_client *client, const char *name,
+                          const rowlock_force_options *options, rowlock_error *err)
+{
+    rowlock_force_options opts;
+    rowlock_op op = {.name = name, .owner = "", .note = ""};
+    rlk_sent sent;
+    int rc = rlk_options_copy(&opts, sizeof opts, options, "rowlock_force_options", err);
+
+    if (rc == ROWLOCK_OK)
+        rc = rlk_enter(client, err);
+    if (rc != ROWLOCK_OK)
+        return rc;
+    op.name_length = opts.name_length;
+    op.fence = opts.fence;
+    rlk_random(op.attempt, sizeof op.attempt);
+    rc = rlk_check_name(name, &op.name_length, err);
+    if (rc == ROWLOCK_OK && opts.fence > INT64_MAX)
+        rc = rlk_fail(err, ROWLOCK_EINVAL, "the fence is not one that rowlock gave");
+    if (rc == ROWLOCK_OK)
+        rc = rlk_call(client, client->call_timeout_us, do_force, &op, &sent, err);
+    if (rc == ROWLOCK_OK && op.status != ROWLOCK_OK)
+        rc = rlk_fail(err, ROWLOCK_LOST,
+                      opts.fence == 0 ? "nobody holds it" : "nobody holds it with this fence");
+    rlk_leave(client);
+    return rc;
+}
+
+/* ---- reap ---- */
+
+typedef struct reaping {
+    int64_t retention_us;
+    uint64_t limit, reaped;
+} reaping;
+
+static int do_reap(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
+                   rowlock_error *err)
+{
+    reaping *r = arg;
+
+    return client->driver.reap(conn, &r->reaped, r->retention_us, r->limit, timeout_ms, err);
+}
+
+int rowlock_reap(uint64_t *out, rowlock_client *client, const rowlock_reap_options *options,
+                 rowlock_error *err)
+{
+    rowlock_reap_options opts;
+    reaping r = {0};
+    rlk_sent sent;
+    int rc = rlk_options_copy(&opts, sizeof opts, options, "rowlock_reap_options", err);
+
+    if (out != NULL)
+        *out = 0;
+    if (rc == ROWLOCK_OK && opts.retention_ms < 0)
+        rc = rlk_fail(err, ROWLOCK_EINVAL, "retention_ms is negative");
+    if (rc == ROWLOCK_OK)
+        rc = rlk_enter(client, err);
+    if (rc != ROWLOCK_OK)
+        return rc;
+    if (opts.retention_ms == 0)
+        opts.retention_ms = DEFAULT_RETENTION_MS;
+    if (opts.retention_ms > ROWLOCK_TTL_MAX_MS * 1200)
+        opts.retention_ms = ROWLOCK_TTL_MAX_MS * 1200; /* a century: nothing is that old */
+    r.retention_us = opts.retention_ms * 1000;
+    r.limit = opts.limit == 0 ? DEFAULT_REAP_LIMIT : opts.limit;
+    rc = rlk_call(client, client->call_timeout_us, do_reap, &r, &sent, err);
+    if (rc == ROWLOCK_OK && out != NULL)
+        *out = r.reaped;
+    rlk_leave(client);
+    return rc;
+}

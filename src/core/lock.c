@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Holding: renew, check, release, and what the operations on locks share. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core.h"
+#include "random.h"
+
+/* A tenth of the lease, at most two seconds: for clocks whose rates differ and for the way back. */
+static int64_t margin(int64_t ttl_us)
+{
+    int64_t tenth = ttl_us / 10;
+
+    return tenth < 2000000 ? tenth : 2000000;
+}
+
+int64_t rlk_deadline(const rlk_sent *sent, int64_t remaining_us, int64_t ttl_us)
+{
+    return sent->at_us + remaining_us - margin(ttl_us);
+}
+
+void rlk_op_of(rowlock_op *op, const rlk_tenure *tenure)
+{
+    memset(op, 0, sizeof *op);
+    op->name = tenure->name;
+    op->name_length = tenure->name_length;
+    op->owner = tenure->owner;
+    op->note = "";
+    op->ttl_us = tenure->ttl_us;
+    op->fence = tenure->fence;
+    rlk_random(op->attempt, sizeof op->attempt);
+}
+
+typedef struct batch {
+    rowlock_op *ops;
+    size_t n;
+} batch;
+
+static int do_renew(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
+                    rowlock_error *err)
+{
+    batch *b = arg;
+
+    return client->driver.renew(conn, b->ops, b->n, timeout_ms, err);
+}
+
+static int do_release(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
+                      rowlock_error *err)
+{
+    batch *b = arg;
+
+    return client->driver.release(conn, b->ops, b->n, timeout_ms, err);
+}
+
+int rlk_send_renew(rowlock_client *client, rowlock_op *ops, size_t n, rlk_sent *sent,
+                   rowlock_error *err)
+{
+    return rlk_call(client, client->call_timeout_us, do_renew, &(batch){ops, n}, sent, err);
+}
+
+int rlk_send_release(rowlock_client *client, rowlock_op *ops, size_t n, rlk_sent *sent,
+                     rowlock_error *err)
+{
+    return rlk_call(client, client->call_timeout_us, do_release, &(batch){ops, n}, sent, err);
+}
+
+static int lost(rowlock_error *err)
+{
+    return rlk_fail(err, ROWLOCK_LOST, "the lease has ended: the lock is not held any more");
+}
+
+static int enter_lock(const rowlock_lock *lock, rowlock_error *err)
+{
+    if (lock == NULL)
+        return rlk_fail(err, ROWLOCK_EINVAL, "the lock is NULL: released, or never acquired");
+    return rlk_enter(lock->client, err);
+}
+
+void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n, int private_owner)
+{
+    rlk_sent sent;
+
+    for (size_t i = 0; i < n; i++) {
+        ops[i].whole = private_owner != 0;
+        rlk_random(ops[i].attempt, sizeof ops[i].attempt);
+    }
+    rlk_send_release(client, ops, n, &sent, NULL);
+}
+
+/* The database said yes. It counts only if the lease that was known before has not ended meanwhile:
+ * somebody may have been told that it is lost, and lost is for ever. */
+static int extend(rowlock_client *client, rlk_tenure *tenure, const rlk_sent *sent, rowlock_op *op,
+                  rowlock_error *err)
+{
+    int64_t deadline = rlk_deadline(sent, op->remaining_us, op->ttl_us);
+    int is_lost;
+
+    pthread_mutex_lock(&client->mutex);
+    is_lost = rlk_tenure_is_lost(tenure);
+    if (!is_lost) {
+        tenure->ttl_us = op->ttl_us;
+        if (deadline > atomic_load(&tenure->deadline_us))
+            atomic_store(&tenure->deadline_us, deadline);
+    }
+    pthread_mutex_unlock(&client->mutex);
+    if (!is_lost)
+        return rlk_ok(err);
+    rlk_undo(client, op, 1, tenure->private_owner);
+    return lost(err);
+}
+
+static int renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err)
+{
+    rlk_tenure *tenure = lock->tenure;
+    rowlock_op op;
+    rlk_sent sent;
+    int rc;
+
+    if (rlk_tenure_is_lost(tenure))
+        return lost(err);
+    pthread_mutex_lock(&lock->client->mutex);
+    rlk_op_of(&op, tenure);
+    pthread_mutex_unlock(&lock->client->mutex);
+    if (ttl_ms != 0)
+        op.ttl_us = ttl_ms * 1000;
+    rc = rlk_send_renew(lock->client, &op, 1, &sent, err);
+    if (rc != ROWLOCK_OK)
+        return rc;
+    switch (op.status) {
+    case ROWLOCK_OK:
+        return extend(lock->client, tenure, &sent, &op, err);
+    case ROWLOCK_BUSY:
+        return rlk_fail_native(err, ROWLOCK_BUSY, 0, NULL, 1,
+                               "a transaction keeps the row locked: still held, try again");
+    default:
+        atomic_store(&tenure->lost, 1);
+        return lost(err);
+    }
+}
+
+int rowlock_renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err)
+{
+    int rc = enter_lock(lock, err);
+
+    if (rc != ROWLOCK_OK)
+        return rc;
+    if (ttl_ms != 0)
+        rc = rlk_check_ttl(ttl_ms, err);
+    if (rc == ROWLOCK_OK)
+        rc = renew(lock, ttl_ms, err);
+    rlk_leave(lock->client);
+    return rc;
+}
+
+int rowlock_check(const rowlock_lock *lock)
+{
+    if (lock == NULL)
+        return ROWLOCK_EINVAL;
+    if (lock->client->pid != getpid())
+        return ROWLOCK_EFORK;
+    if (atomic_load(&lock->client->closed))
+        return ROWLOCK_ECLOSED;
+    return rlk_tenure_is_lost(lock->tenure) ? ROWLOCK_LOST : ROWLOCK_OK;
+}
+
+int64_t rowlock_remaining(const rowlock_lock *lock)
+{
+    int64_t left;
+
+    if (rowlock_check(lock) != ROWLOCK_OK)
+        return 0;
+    left = atomic_load(&lock->tenure->deadline_us) - rlk_clock_us();
+    return left > 0 ? left / 1000 : 0;
+}
+
+uint64_t rowlock_fence(const rowlock_lock *lock)
+{
+    return lock == NULL ? 0 : lock->tenure->fence;
+}
+
+const char *rowlock_owner(const rowlock_lock *lock)
+{
+    return lock == NULL ? NULL : lock->tenure->owner;
+}
+
+/* Gives one hold of a tenure that is not lost back to the database. */
+static int give_back(rowlock_client *client, const rlk_tenure *tenure, rowlock_error *err)
+{
+    rowlock_op op;
+    rlk_sent sent;
+    int rc;
+
+    pthread_mutex_lock(&client->mutex);
+    rlk_op_of(&op, tenure);
+    pthread_mutex_unlock(&client->mutex);
+    rc = rlk_send_release(client, &op, 1, &sent, err);
+    if (rc != ROWLOCK_OK)
+        return rc;
+    /* A repeated request that finds the tenure gone: the first one freed it, since nobody could
+     * take it before its lease had ended, and that was not so when it was sent. */
+    if (op.status != ROWLOCK_OK && !sent.repeated)
+        return lost(err);
+    return rlk_ok(err);
+}
+
+int rowlock_release(rowlock_lock **lock, rowlock_error *err)
+{
+    rowlock_lock *l = lock == NULL ? NULL : *lock;
+    rowlock_client *client;
+    int rc;
+
+    if (l == NULL)
+        return rlk_fail(err, ROWLOCK_EINVAL, "the lock is NULL: released, or never acquired");
+    *lock = NULL;
+    client = l->client;
+    rc = rlk_enter(client, err);
+    if (rc != ROWLOCK_EFORK) {
+        /* Out of the table first: from here on nothing renews it. */
+        pthread_mutex_lock(&client->mutex);
+        rlk_tenures_detach(&client->tenures, l->tenure);
+        pthread_mutex_unlock(&client->mutex);
+        if (rc == ROWLOCK_OK) {
+            rc = rlk_tenure_is_lost(l->tenure) ? lost(err) : give_back(client, l->tenure, err);
+            rlk_leave(client);
+        }
+        pthread_mutex_lock(&client->mutex);
+        rlk_tenure_unref(l->tenure);
+        pthread_mutex_unlock(&client->mutex);
+        rlk_client_unref(client);
+    }
+    free(l);
+    return rc;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What this process holds: a table from (name, owner) to the tenure. Two names never share anything
+ * but a chain. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+rlk_tenure *rlk_tenure_new(const char *name, size_t name_length, const char *owner)
+{
+    size_t owner_length = strlen(owner);
+    rlk_tenure *tenure = calloc(1, sizeof *tenure + name_length + 1 + owner_length + 1);
+
+    if (tenure == NULL)
+        return NULL;
+    memcpy(tenure->name, name, name_length);
+    tenure->name_length = name_length;
+    memcpy(tenure->name + name_length + 1, owner, owner_length);
+    tenure->owner = tenure->name + name_length + 1;
+    return tenure;
+}
+
+int rlk_tenure_is_lost(rlk_tenure *tenure)
+{
+    if (atomic_load(&tenure->lost))
+        return 1;
+    if (rlk_clock_us() < atomic_load(&tenure->deadline_us))
+        return 0;
+    atomic_store(&tenure->lost, 1);
+    return 1;
+}
+
+/* FNV-1a over the name and the owner, which stand one behind the other with a NUL in between. */
+static size_t hash(const rlk_tenure *tenure)
+{
+    const unsigned char *byte = (const unsigned char *)tenure->name;
+    size_t n = tenure->name_length + 1 + strlen(tenure->owner);
+    uint64_t value = UINT64_C(14695981039346656037);
+
+    for (size_t i = 0; i < n; i++)
+        value = (value ^ byte[i]) * UINT64_C(1099511628211);
+    return (size_t)(value ^ value >> 32);
+}
+
+static int same_key(const rlk_tenure *a, const rlk_tenure *b)
+{
+    return a->name_length == b->name_length && memcmp(a->name, b->name, a->name_length) == 0 &&
+           strcmp(a->owner, b->owner) == 0;
+}
+
+/* The pointer that points to the tenure with this key, or to the end of its chain. */
+static rlk_tenure **find(const rlk_tenures *tenures, const rlk_tenure *key)
+{
+    rlk_tenure **at = &tenures->slots[hash(key) % tenures->slot_count];
+
+    while (*at != NULL && !same_key(*at, key))
+        at = &(*at)->next;
+    return at;
+}
+
+int rlk_tenures_reserve(rlk_tenures *tenures, size_t n)
+{
+    size_t wanted = tenures->slot_count == 0 ? 16 : tenures->slot_count;
+    rlk_tenures larger = {0};
+
+    while (wanted < tenures->count + n)
+        wanted *= 2;
+    if (wanted == tenures->slot_count)
+        return 1;
+    larger.slots = calloc(wanted, sizeof *larger.slots);
+    if (larger.slots == NULL)
+        return 0;
+    larger.slot_count = wanted;
+    larger.count = tenures->count;
+    for (size_t i = 0; i < tenures->slot_count; i++) {
+        for (rlk_tenure *next, *t = tenures->slots[i]; t != NULL; t = next) {
+            rlk_tenure **at = &larger.slots[hash(t) % wanted];
+
+            next = t->next;
+            t->next = *at;
+            *at = t;
+        }
+    }
+    free(tenures->slots);
+    *tenures = larger;
+    return 1;
+}
+
+rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh)
+{
+    rlk_tenure **at = find(tenures, fresh);
+    rlk_tenure *old = *at;
+
+    if (old != NULL && old->fence == fresh->fence && !rlk_tenure_is_lost(old)) {
+        int64_t deadline = atomic_load(&fresh->deadline_us);
+
+        if (deadline > atomic_load(&old->deadline_us))
+            atomic_store(&old->deadline_us, deadline);
+        old->ttl_us = fresh->ttl_us;
+        old->handles++;
+        old->refs++;
+        free(fresh);
+        return old;
+    }
+    fresh->handles = 1;
+    fresh->refs = 1;
+    fresh->next = NULL;
+    if (old != NULL) {
+        /* A later grant of the same name: whatever the old handles say, theirs is over. */
+        atomic_store(&old->lost, 1);
+        fresh->next = old->next;
+        old->next = NULL;
+    } else {
+        tenures->count++;
+    }
+    *at = fresh;
+    return fresh;
+}
+
+void rlk_tenures_detach(rlk_tenures *tenures, rlk_tenure *tenure)
+{
+    rlk_tenure **at;
+
+    if (--tenure->handles > 0)
+        return;
+    at = find(tenures, tenure);
+    if (*at == tenure) {
+        *at = tenure->next;
+        tenures->count--;
+    }
+}
+
+void rlk_tenure_unref(rlk_tenure *tenure)
+{
+    if (--tenure->refs == 0)
+        free(tenure);
+}
+
+rlk_tenure **rlk_tenures_all(const rlk_tenures *tenures, size_t *count)
+{
+    rlk_tenure **all = tenures->count == 0 ? NULL : malloc(tenures->count * sizeof *all);
+
+    *count = 0;
+    if (all == NULL)
+        return NULL;
+    for (size_t i = 0; i < tenures->slot_count; i++) {
+        for (rlk_tenure *t = tenures->slots[i]; t != NULL; t = t->next)
+            all[(*count)++] = t;
+    }
+    return all;
+}

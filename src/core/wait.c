@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * When to try again. A waiter sleeps until the holder's lease ends, and looks in between at
+ * growing, jittered intervals, because a release is not announced. */
+#include "core.h"
+#include "random.h"
+
+#define FIRST_PAUSE_US   INT64_C(1000)
+#define LONGEST_PAUSE_US INT64_C(250000)
+
+void rlk_wait_begin(rlk_wait *wait, rowlock_client *client, int64_t wait_ms, rowlock_cancel *cancel)
+{
+    int64_t now = rlk_clock_us();
+
+    wait->client = client;
+    wait->cancel = cancel;
+    wait->until_us =
+        wait_ms < 0 || wait_ms > (RLK_NEVER - now) / 1000 ? RLK_NEVER : now + wait_ms * 1000;
+    wait->interval_us = FIRST_PAUSE_US;
+}
+
+/* Half of the interval and a random part of the other half: waiters that came together part. */
+static int64_t next_pause(rlk_wait *wait, int64_t holder_remaining_us)
+{
+    int64_t pause = wait->interval_us / 2 + rlk_random_below(wait->interval_us / 2);
+
+    wait->interval_us += wait->interval_us / 2;
+    if (wait->interval_us > LONGEST_PAUSE_US)
+        wait->interval_us = LONGEST_PAUSE_US;
+    if (holder_remaining_us > 0 && holder_remaining_us < pause)
+        pause = holder_remaining_us + rlk_random_below(FIRST_PAUSE_US);
+    return pause;
+}
+
+int rlk_wait_next(rlk_wait *wait, int64_t holder_remaining_us, rowlock_error *err)
+{
+    const int fds[] = {wait->client->close_fd, rlk_cancel_fd(wait->cancel)};
+    int64_t now = rlk_clock_us();
+    int64_t until = now + next_pause(wait, holder_remaining_us);
+
+    if (now >= wait->until_us)
+        return ROWLOCK_TIMEOUT;
+    switch (rlk_sleep_until(until < wait->until_us ? until : wait->until_us, fds, 2)) {
+    case 0:
+        return rlk_fail(err, ROWLOCK_ECLOSED, "the client was closed during the wait");
+    case 1:
+        return rlk_fail(err, ROWLOCK_CANCELLED, "the wait was cancelled");
+    default:
+        return ROWLOCK_OK;
+    }
+}
