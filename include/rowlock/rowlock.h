@@ -236,8 +236,9 @@ ROWLOCK_API const char *rowlock_owner(const rowlock_lock *lock);
 
 /* Gives one hold back, frees the handle whatever the answer and sets *lock to NULL. The last hold of
  * a tenure frees the lock. A second release through the same variable is EINVAL.
- * OK; LOST (the lease had ended, nothing of the next owner's is touched); ECONNECT or EUNKNOWN (it
- * frees itself when the ttl has passed); ECLOSED (released by rowlock_close()); EFORK; EINVAL. */
+ * OK; LOST (the lease had ended, nothing of the next owner's is touched); ECONNECT or EUNKNOWN (if it
+ * is not free it frees itself when the ttl has passed); ECLOSED (released by rowlock_close()); EDRIVER;
+ * EFORK; EINVAL. */
 ROWLOCK_API int rowlock_release(rowlock_lock **lock, rowlock_error *err);
 
 /* Runs fn(lock, payload) under the lock and always releases it. *out is what fn returned; it is not

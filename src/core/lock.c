@@ -198,11 +198,13 @@ static int give_back(rowlock_client *client, const rlk_tenure *tenure, rowlock_e
     rc = rlk_send_release(client, &op, 1, &sent, err);
     if (rc != ROWLOCK_OK)
         return rc;
-    /* A repeated request that finds the tenure gone: the first one freed it, since nobody could
-     * take it before its lease had ended, and that was not so when it was sent. */
-    if (op.status != ROWLOCK_OK && !sent.repeated)
+    if (op.status == ROWLOCK_OK)
+        return rlk_ok(err);
+    if (!sent.repeated)
         return lost(err);
-    return rlk_ok(err);
+    /* The first request may have freed it before somebody else came, or it was gone already. */
+    return rlk_fail(err, ROWLOCK_EUNKNOWN,
+                    "the first answer was lost, and by now the lock is free or another's");
 }
 
 int rowlock_release(rowlock_lock **lock, rowlock_error *err)

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Leases by the local clock: deadlines, late answers, re-entry, and what is lost stays lost. */
+#include <stdio.h>
+
+#include "core_test.h"
+
+static void test_deadline_counts_from_before_the_request(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *lock;
+
+    (void)state;
+    fake_slow(0, 300 * MS); /* the answer travels for 300 ms */
+    lock = hold(client, "a", 1000, NULL);
+    /* 1000 ms less the way back less a tenth */
+    assert_int_equal(rowlock_remaining(lock), 600);
+    fake_slow(0, 0);
+    fake_clock_advance_us(600 * MS - 1);
+    assert_status(OK, rowlock_check(lock));
+    fake_clock_advance_us(1);
+    assert_status(LOST, rowlock_check(lock));
+    assert_int_equal(rowlock_remaining(lock), 0);
+    /* By the database's clock it is still there: local comes first. */
+    assert_true(fake_is_live("a"));
+    rowlock_release(&lock, NULL);
+    rowlock_close(&client);
+}
+
+static void test_slow_way_there_shortens_the_local_lease_too(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *lock;
+
+    (void)state;
+    fake_slow(200 * MS, 0);
+    lock = hold(client, "a", 1000, NULL);
+    assert_int_equal(rowlock_remaining(lock), 700);
+    rowlock_release(&lock, NULL);
+    rowlock_close(&client);
+}
+
+static void test_late_grant_is_no_grant_and_is_given_back(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+    rowlock_lock *lock = NULL;
+    rowlock_error err;
+
+    (void)state;
+    options.ttl_ms = 1000;
+    fake_slow(0, 950 * MS);
+    assert_status(TIMEOUT, rowlock_acquire(&lock, client, "a", &options, &err));
+    assert_null(lock);
+    assert_non_null(strstr(err.message, "lease"));
+    fake_slow(0, 0);
+    assert_false(fake_is_live("a"));
+    rowlock_close(&client);
+}
+
+static void test_renew_extends_from_before_its_request(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *lock = hold(client, "a", 1000, NULL);
+    uint64_t fence = rowlock_fence(lock);
+
+    (void)state;
+    fake_clock_advance_us(500 * MS);
+    assert_status(OK, rowlock_renew(lock, 0, NULL));
+    assert_int_equal(rowlock_remaining(lock), 900);
+    assert_status(OK, rowlock_renew(lock, 5000, NULL));
+    assert_int_equal(rowlock_remaining(lock), 4500);
+    assert_true(rowlock_fence(lock) == fence);
+    assert_status(OK, rowlock_release(&lock, NULL));
+    rowlock_close(&client);
+}
+
+static void test_renew_after_the_deadline_is_lost_without_a_request(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *lock = hold(client, "a", 1000, NULL);
+
+    (void)state;
+    fake_clock_advance_us(950 * MS); /* past the local deadline, live in the database */
+    fake_plan(0, FAKE_NONE, 0);
+    assert_status(LOST, rowlock_renew(lock, 0, NULL));
+    assert_int_equal(fake_calls(), 0);
+    assert_status(LOST, rowlock_check(lock));
+    rowlock_release(&lock, NULL);
+    rowlock_close(&client);
+}
+
+static void test_renew_answered_after_the_deadline_stays_lost_and_frees_the_row(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *lock = hold(client, "a", 1000, NULL);
+
+    (void)state;
+    fake_clock_advance_us(800 * MS);
+    fake_slow(0, 150 * MS);
+    assert_status(LOST, rowlock_renew(lock, 0, NULL));
+    fake_slow(0, 0);
+    assert_status(LOST, rowlock_check(lock));
+    assert_false(fake_is_live("a"));
+    assert_status(LOST, rowlock_release(&lock, NULL));
+    rowlock_close(&client);
+}
+
+static void test_taken_over_is_lost_for_all_handles_for_ever(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *one = hold(client, "a", 1000, "me");
+    rowlock_lock *two = hold(client, "a", 1000, "me");
+    fake_row *row = fake_find("a");
+
+    (void)state;
+    assert_true(rowlock_fence(one) == rowlock_fence(two));
+    row->fence += 5; /* somebody forced it */
+    assert_status(LOST, rowlock_renew(one, 0, NULL));
+    assert_status(LOST, rowlock_check(two));
+    row->fence -= 5;
+    assert_status(LOST, rowlock_renew(two, 0, NULL));
+    assert_status(LOST, rowlock_release(&one, NULL));
+    assert_status(LOST, rowlock_release(&two, NULL));
+    assert_int_equal(row->hold_count, 2); /* untouched */
+    rowlock_close(&client);
+}
+
+static void test_reentry_counts_and_shares_the_tenure(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *one = hold(client, "a", 1000, NULL);
+    rowlock_lock *two = hold(client, "a", 3000, NULL);
+
+    (void)state;
+    assert_int_equal(fake_find("a")->hold_count, 2);
+    assert_true(rowlock_fence(one) == rowlock_fence(two));
+    assert_int_equal(rowlock_remaining(one), 2700); /* the later lease holds for both */
+    assert_status(OK, rowlock_release(&two, NULL));
+    assert_status(OK, rowlock_check(one));
+    assert_true(fake_is_live("a"));
+    assert_status(OK, rowlock_release(&one, NULL));
+    assert_false(fake_is_live("a"));
+    rowlock_close(&client);
+}
+
+static void test_reentry_with_a_shorter_ttl_does_not_shorten(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *one = hold(client, "a", 10000, NULL);
+    rowlock_lock *two = hold(client, "a", 100, NULL);
+
+    (void)state;
+    fake_clock_advance_us(5000 * MS);
+    assert_status(OK, rowlock_check(one));
+    assert_true(fake_is_live("a"));
+    rowlock_release(&two, NULL);
+    rowlock_release(&one, NULL);
+    rowlock_close(&client);
+}
+
+static void test_new_tenure_of_the_same_owner_ends_the_old_handles(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *old = hold(client, "a", 1000, NULL), *new;
+
+    (void)state;
+    fake_clock_advance_us(2000 * MS);
+    new = hold(client, "a", 1000, NULL);
+    assert_true(rowlock_fence(new) > rowlock_fence(old));
+    assert_status(LOST, rowlock_check(old));
+    assert_status(OK, rowlock_check(new));
+    assert_status(LOST, rowlock_release(&old, NULL));
+    assert_status(OK, rowlock_check(new));
+    assert_true(fake_is_live("a"));
+    assert_status(OK, rowlock_release(&new, NULL));
+    rowlock_close(&client);
+}
+
+static void test_renew_of_a_row_that_a_transaction_locks_is_busy_not_lost(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *lock = hold(client, "a", 1000, NULL);
+
+    (void)state;
+    fake_find("a")->locked = 1;
+    assert_status(BUSY, rowlock_renew(lock, 0, NULL));
+    assert_status(OK, rowlock_check(lock));
+    fake_find("a")->locked = 0;
+    assert_status(OK, rowlock_renew(lock, 0, NULL));
+    rowlock_release(&lock, NULL);
+    rowlock_close(&client);
+}
+
+static void test_close_releases_everything_in_one_call(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *locks[50], *again;
+    char name[16];
+
+    (void)state;
+    for (int i = 0; i < 50; i++) {
+        snprintf(name, sizeof name, "n%02d", i);
+        locks[i] = hold(client, name, 0, NULL);
+    }
+    again = hold(client, "n00", 0, NULL);
+    fake_plan(0, FAKE_NONE, 0);
+    rowlock_close(&client);
+    assert_null(client);
+    assert_int_equal(fake_calls(), 1);
+    assert_int_equal(fake_connections(), 0);
+    for (int i = 0; i < 50; i++) {
+        snprintf(name, sizeof name, "n%02d", i);
+        assert_false(fake_is_live(name));
+        assert_status(ECLOSED, rowlock_check(locks[i]));
+        assert_status(ECLOSED, rowlock_renew(locks[i], 0, NULL));
+        assert_status(ECLOSED, rowlock_release(&locks[i], NULL));
+    }
+    assert_status(ECLOSED, rowlock_release(&again, NULL));
+}
+
+static void test_close_gives_back_only_its_own_holds_of_a_shared_owner(void **state)
+{
+    rowlock_client *one = open_client(), *two = open_client();
+    rowlock_lock *a = hold(one, "a", 0, "shared"), *b = hold(one, "a", 0, "shared");
+    rowlock_lock *c = hold(two, "a", 0, "shared");
+
+    (void)state;
+    assert_int_equal(fake_find("a")->hold_count, 3);
+    rowlock_close(&one);
+    assert_int_equal(fake_find("a")->hold_count, 1);
+    assert_true(fake_is_live("a"));
+    assert_status(OK, rowlock_release(&c, NULL));
+    rowlock_release(&a, NULL);
+    rowlock_release(&b, NULL);
+    rowlock_close(&two);
+}
+
+static int collect(rowlock_lock *lock, void *payload)
+{
+    *(uint64_t *)payload = rowlock_fence(lock);
+    fake_clock_advance_us(*(uint64_t *)payload == 0 ? 0 : 500 * MS);
+    return 42;
+}
+
+static void test_with_runs_and_releases_and_tells_of_a_loss(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+    uint64_t fence = 0;
+    int result = 0;
+
+    (void)state;
+    assert_status(OK, rowlock_with(&result, client, "a", NULL, collect, &fence, NULL));
+    assert_int_equal(result, 42);
+    assert_true(fence > 0);
+    assert_false(fake_is_live("a"));
+    options.ttl_ms = 500;
+    assert_status(LOST, rowlock_with(&result, client, "a", &options, collect, &fence, NULL));
+    rowlock_close(&client);
+}
+
+static void test_adopt_continues_a_tenure(void **state)
+{
+    rowlock_client *one = open_client(), *two = open_client();
+    rowlock_lock *lock = hold(one, "a", 1000, "me"), *same = NULL;
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+
+    (void)state;
+    options.owner = "me";
+    options.ttl_ms = 2000;
+    assert_status(OK, rowlock_adopt(&same, two, "a", rowlock_fence(lock), &options, NULL));
+    assert_int_equal(rowlock_remaining(same), 1800);
+    assert_int_equal(fake_find("a")->hold_count, 1);
+    assert_status(OK, rowlock_release(&same, NULL));
+    assert_false(fake_is_live("a"));
+    assert_status(LOST, rowlock_adopt(&same, two, "a", rowlock_fence(lock), &options, NULL));
+    options.owner = "somebody else";
+    assert_status(LOST, rowlock_adopt(&same, two, "a", rowlock_fence(lock), &options, NULL));
+    assert_null(same);
+    rowlock_release(&lock, NULL);
+    rowlock_close(&one);
+    rowlock_close(&two);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_deadline_counts_from_before_the_request, fresh),
+        cmocka_unit_test_setup(test_slow_way_there_shortens_the_local_lease_too, fresh),
+        cmocka_unit_test_setup(test_late_grant_is_no_grant_and_is_given_back, fresh),
+        cmocka_unit_test_setup(test_renew_extends_from_before_its_request, fresh),
+        cmocka_unit_test_setup(test_renew_after_the_deadline_is_lost_without_a_request, fresh),
+        cmocka_unit_test_setup(test_renew_answered_after_the_deadline_stays_lost_and_frees_the_row,
+                               fresh),
+        cmocka_unit_test_setup(test_taken_over_is_lost_for_all_handles_for_ever, fresh),
+        cmocka_unit_test_setup(test_reentry_counts_and_shares_the_tenure, fresh),
+        cmocka_unit_test_setup(test_reentry_with_a_shorter_ttl_does_not_shorten, fresh),
+        cmocka_unit_test_setup(test_new_tenure_of_the_same_owner_ends_the_old_handles, fresh),
+        cmocka_unit_test_setup(test_renew_of_a_row_that_a_transaction_locks_is_busy_not_lost,
+                               fresh),
+        cmocka_unit_test_setup(test_close_releases_everything_in_one_call, fresh),
+        cmocka_unit_test_setup(test_close_gives_back_only_its_own_holds_of_a_shared_owner, fresh),
+        cmocka_unit_test_setup(test_with_runs_and_releases_and_tells_of_a_loss, fresh),
+        cmocka_unit_test_setup(test_adopt_continues_a_tenure, fresh),
+    };
+
+    return cmocka_run_group_tests_name("core/lease", tests, NULL, NULL);
+}

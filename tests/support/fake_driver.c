@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT */
+#include "fake_driver.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "error.h"
+#include "fake_clock.h"
+
+enum { MOST_ROWS = 2000 };
+
+typedef struct fake_conn {
+    int open;
+} fake_conn;
+
+static struct {
+    fake_row rows[MOST_ROWS];
+    size_t count;
+    int version;
+    int calls, fault_at, for_ever, connections, most_connections;
+    enum fake_fault fault;
+    int64_t before_us, after_us;
+} db;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* The database's clock is not the local one. */
+static int64_t db_now(void)
+{
+    return rlk_clock_us() + INT64_C(1700000000000000);
+}
+
+void fake_reset(void)
+{
+    memset(&db, 0, sizeof db);
+    db.version = 1;
+}
+
+void fake_plan(int call, enum fake_fault fault, int for_ever)
+{
+    db.calls = 0;
+    db.fault_at = call;
+    db.fault = fault;
+    db.for_ever = for_ever;
+}
+
+void fake_slow(int64_t before_us, int64_t after_us)
+{
+    db.before_us = before_us;
+    db.after_us = after_us;
+}
+
+int fake_calls(void)
+{
+    return db.calls;
+}
+
+int fake_connections(void)
+{
+    return db.connections;
+}
+
+int fake_most_connections(void)
+{
+    return db.most_connections;
+}
+
+void fake_set_version(int version)
+{
+    db.version = version;
+}
+
+static fake_row *find(const char *name, size_t length)
+{
+    for (size_t i = 0; i < db.count; i++) {
+        if (db.rows[i].name_length == length && memcmp(db.rows[i].name, name, length) == 0)
+            return &db.rows[i];
+    }
+    return NULL;
+}
+
+fake_row *fake_find(const char *name)
+{
+    return find(name, strlen(name));
+}
+
+int fake_is_live(const char *name)
+{
+    fake_row *row = fake_find(name);
+
+    return row != NULL && row->expire_time > db_now();
+}
+
+/* ---- faults ---- */
+
+/* Starts a call: which fault it meets. The effect must not take place unless FAKE_NONE or
+ * CUT_AFTER. */
+static enum fake_fault begin(void)
+{
+    pthread_mutex_lock(&mutex);
+    fake_clock_advance_us(db.before_us);
+    db.calls++;
+    if (db.fault_at > 0 && (db.calls == db.fault_at || (db.for_ever && db.calls > db.fault_at)))
+        return db.fault;
+    return FAKE_NONE;
+}
+
+static int done(enum fake_fault fault, rowlock_error *err)
+{
+    fake_clock_advance_us(db.after_us);
+    pthread_mutex_unlock(&mutex);
+    switch (fault) {
+    case FAKE_NO_CONNECTION:
+        return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, "cannot connect: refused");
+    case FAKE_CUT_BEFORE:
+    case FAKE_CUT_AFTER:
+        return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1, "connection lost");
+    case FAKE_DEADLOCK:
+        return rlk_fail_native(err, ROWLOCK_EDRIVER, 1213, "40001", 1, "deadlock");
+    case FAKE_REFUSED:
+        return rlk_fail_native(err, ROWLOCK_EDRIVER, 1142, "42000", 0, "permission denied");
+    default:
+        return rlk_ok(err);
+    }
+}
+
+static int takes_effect(enum fake_fault fault)
+{
+    return fault == FAKE_NONE || fault == FAKE_CUT_AFTER;
+}
+
+/* ---- slots ---- */
+
+static int fake_open(void *conn, const rowlock_config *config, uint32_t timeout_ms,
+                     rowlock_error *err)
+{
+    enum fake_fault fault = begin();
+
+    (void)timeout_ms;
+    if (strcmp(config->address, "fake") != 0) {
+        pthread_mutex_unlock(&mutex);
+        return rlk_fail(err, ROWLOCK_EINVAL, "not a fake address");
+    }
+    if (fault == FAKE_NONE) {
+        ((fake_conn *)conn)->open = 1;
+        db.connections++;
+        if (db.connections > db.most_connections)
+            db.most_connections = db.connections;
+    }
+    return done(fault == FAKE_NONE ? fault : FAKE_NO_CONNECTION, err);
+}
+
+static void fake_close(void *conn)
+{
+    pthread_mutex_lock(&mutex);
+    if (((fake_conn *)conn)->open)
+        db.connections--;
+    pthread_mutex_unlock(&mutex);
+}
+
+static void answer_busy(rowlock_op *op, const fake_row *row)
+{
+    op->status = ROWLOCK_BUSY;
+    op->remaining_us = row->expire_time - db_now();
+    op->holder_fence = row->fence;
+    snprintf(op->holder, sizeof op->holder, "%s", row->owner);
+}
+
+static int takeable(const rowlock_op *op)
+{
+    const fake_row *row = find(op->name, op->name_length);
+
+    return row == NULL || row->expire_time <= db_now() || strcmp(row->owner, op->owner) == 0;
+}
+
+static void take(rowlock_op *op)
+{
+    fake_row *row = find(op->name, op->name_length);
+    int64_t now = db_now();
+
+    if (row == NULL) {
+        row = &db.rows[db.count++];
+        memset(row, 0, sizeof *row);
+        memcpy(row->name, op->name, op->name_length);
+        row->name_length = op->name_length;
+    }
+    if (row->expire_time <= now) {
+        row->fence = row->fence + 1 > (uint64_t)now ? row->fence + 1 : (uint64_t)now;
+        row->hold_count = 1;
+        row->acquire_time = now;
+        row->expire_time = now + op->ttl_us;
+        snprintf(row->note, sizeof row->note, "%s", op->note);
+    } else if (memcmp(row->attempt, op->attempt, sizeof row->attempt) != 0) {
+        row->hold_count++;
+    }
+    if (row->expire_time < now + op->ttl_us)
+        row->expire_time = now + op->ttl_us;
+    if (op->note[0] != '\0')
+        snprintf(row->note, sizeof row->note, "%s", op->note);
+    snprintf(row->owner, sizeof row->owner, "%s", op->owner);
+    memcpy(row->attempt, op->attempt, sizeof row->attempt);
+    op->status = ROWLOCK_OK;
+    op->fence = row->fence;
+    op->hold_count = row->hold_count;
+    op->remaining_us = row->expire_time - now;
+}
+
+static int fake_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
+                        rowlock_error *err)
+{
+    enum fake_fault fault = begin();
+    size_t possible = 0;
+
+    (void)conn;
+    (void)timeout_ms;
+    for (size_t i = 0; i < n; i++)
+        possible += takeable(&ops[i]) != 0;
+    for (size_t i = 0; takes_effect(fault) && i < n; i++) {
+        memset(ops[i].holder, 0, sizeof ops[i].holder);
+        if (!takeable(&ops[i])) {
+            answer_busy(&ops[i], find(ops[i].name, ops[i].name_length));
+        } else if (all && possible < n) {
+            ops[i].status = ROWLOCK_BUSY;
+            ops[i].remaining_us = 0;
+        } else {
+            take(&ops[i]);
+        }
+    }
+    return done(fault, err);
+}
+
+static fake_row *tenure(const rowlock_op *op)
+{
+    fake_row *row = find(op->name, op->name_length);
+
+    return row != NULL && row->fence == op->fence && strcmp(row->owner, op->owner) == 0 ? row
+                                                                                        : NULL;
+}
+
+static int fake_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms,
+                      rowlock_error *err)
+{
+    enum fake_fault fault = begin();
+
+    (void)conn;
+    (void)timeout_ms;
+    for (size_t i = 0; takes_effect(fault) && i < n; i++) {
+        fake_row *row = tenure(&ops[i]);
+        int64_t until = db_now() + ops[i].ttl_us;
+
+        ops[i].status = ROWLOCK_LOST;
+        if (row == NULL || row->expire_time <= db_now())
+            continue;
+        ops[i].status = row->locked ? ROWLOCK_BUSY : ROWLOCK_OK;
+        if (!row->locked && until > row->expire_time)
+            row->expire_time = until;
+        ops[i].hold_count = row->hold_count;
+        ops[i].remaining_us = row->expire_time - db_now();
+    }
+    return done(fault, err);
+}
+
+static int fake_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms,
+                        rowlock_error *err)
+{
+    enum fake_fault fault = begin();
+
+    (void)conn;
+    (void)timeout_ms;
+    for (size_t i = 0; takes_effect(fault) && i < n; i++) {
+        fake_row *row = tenure(&ops[i]);
+        int repeated = row != NULL && memcmp(row->attempt, ops[i].attempt, 16) == 0;
+
+        ops[i].status = ROWLOCK_LOST;
+        if (row == NULL || (!repeated && (row->hold_count == 0 || row->expire_time <= db_now())))
+            continue;
+        if (!repeated)
+            row->hold_count = ops[i].whole ? 0 : row->hold_count - 1;
+        if (!repeated && row->hold_count == 0)
+            row->expire_time = db_now();
+        memcpy(row->attempt, ops[i].attempt, sizeof row->attempt);
+        ops[i].status = ROWLOCK_OK;
+        ops[i].hold_count = row->hold_count;
+    }
+    return done(fault, err);
+}
+
+static int fake_force_release(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err)
+{
+    enum fake_fault fault = begin();
+    fake_row *row = find(op->name, op->name_length);
+    int repeated = row != NULL && memcmp(row->attempt, op->attempt, 16) == 0;
+
+    (void)conn;
+    (void)timeout_ms;
+    if (takes_effect(fault)) {
+        op->status = ROWLOCK_LOST;
+        if (repeated) {
+            op->status = ROWLOCK_OK;
+        } else if (row != NULL && row->expire_time > db_now() &&
+                   (op->fence == 0 || op->fence == row->fence)) {
+            row->fence = row->fence + 1 > (uint64_t)db_now() ? row->fence + 1 : (uint64_t)db_now();
+            row->hold_count = 0;
+            row->expire_time = db_now();
+            memcpy(row->attempt, op->attempt, sizeof row->attempt);
+            op->status = ROWLOCK_OK;
+        }
+    }
+    return done(fault, err);
+}
+
+static int fake_reap(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit,
+                     uint32_t timeout_ms, rowlock_error *err)
+{
+    enum fake_fault fault = begin();
+    int64_t before = db_now() - retention_us;
+
+    (void)conn;
+    (void)timeout_ms;
+    *out = 0;
+    for (size_t i = 0; takes_effect(fault) && i < db.count && *out < limit;) {
+        if (db.rows[i].expire_time < before && (int64_t)db.rows[i].fence < before) {
+            db.rows[i] = db.rows[--db.count];
+            ++*out;
+        } else {
+            i++;
+        }
+    }
+    return done(fault, err);
+}
+
+static int fake_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, void *payload,
+                     uint32_t timeout_ms, rowlock_error *err)
+{
+    enum fake_fault fault = begin();
+
+    (void)conn;
+    (void)timeout_ms;
+    for (size_t i = 0; takes_effect(fault) && i < db.count; i++) {
+        const fake_row *f = &db.rows[i];
+        rowlock_row row = {.size = sizeof row,
+                           .name = f->name,
+                           .name_length = f->name_length,
+                           .owner = f->owner,
+                           .note = f->note,
+                           .fence = f->fence,
+                           .hold_count = f->hold_count,
+                           .held_ms = (db_now() - f->acquire_time) / 1000,
+                           .remaining_ms = (f->expire_time - db_now()) / 1000};
+
+        if ((f->expire_time > db_now() || query->expired) && fn(&row, payload) != 0)
+            break;
+    }
+    return done(fault, err);
+}
+
+static int fake_schema_version(void *conn, int *out, uint32_t timeout_ms, rowlock_error *err)
+{
+    enum fake_fault fault = begin();
+
+    (void)conn;
+    (void)timeout_ms;
+    *out = db.version;
+    return done(fault, err);
+}
+
+static int fake_schema_apply(void *conn, int from, int to, uint32_t timeout_ms, rowlock_error *err)
+{
+    enum fake_fault fault = begin();
+    int moved = db.version != from;
+    int rc;
+
+    (void)conn;
+    (void)timeout_ms;
+    if (takes_effect(fault) && !moved)
+        db.version = to;
+    rc = done(fault, err);
+    return rc == ROWLOCK_OK && moved ? ROWLOCK_BUSY : rc;
+}
+
+const rowlock_driver *fake_driver(void)
+{
+    static const rowlock_migration steps[] = {{.version = 1,
+                                               .name = "locks",
+                                               .up = "CREATE rowlock_locks;\n",
+                                               .down = "DROP rowlock_locks;\n"}};
+    static const rowlock_driver driver = {
+        .size = sizeof driver,
+        .name = "fake",
+        .conn_size = sizeof(fake_conn),
+        .quote = '"',
+        .has_schemas = 1,
+        .migration_count = 1,
+        .migrations = steps,
+        .open = fake_open,
+        .close = fake_close,
+        .acquire = fake_acquire,
+        .renew = fake_renew,
+        .release = fake_release,
+        .force_release = fake_force_release,
+        .reap = fake_reap,
+        .list = fake_list,
+        .schema_version = fake_schema_version,
+        .schema_apply = fake_schema_apply,
+    };
+
+    return &driver;
+}
