@@ -1,2 +1,185 @@
+-- SPDX-License-Identifier: MIT
+--
+-- What rowlock asks of SQLite, all of it. Each block is one prepared statement.
+--
+-- rowlock_now() is the database's clock in microseconds, registered by the driver: the host's time
+-- since boot plus the offset in rowlock_clock. It is read once, when a statement or transaction
+-- first asks for it, which is after SQLite has given the write lock; all later uses in the same
+-- statement or transaction see the same moment. So two columns are never decided by two times.
+--
+-- A lock is a row whose expire_time is later than rowlock_now().
+
+-- Who stands in the way? A row: somebody else holds it. No row: it can be had. Reads only, so that
+-- asking for a busy lock takes no write lock and writes nothing.
+--   ?1 name  ?2 owner
+-- name: peek
+SELECT l.owner,
+       l.fence,
+       l.expire_time - rowlock_now() AS remaining
+  FROM rowlock_locks AS l
+ WHERE l.name = ?1
+   AND l.owner <> ?2
+   AND l.expire_time > rowlock_now();
+
+-- Takes an absent or free lock, or counts one more hold of the owner's own. No row: it is held by
+-- somebody else. A row counts only after the statement has ended without error: then it commits.
+--   ?1 name  ?2 owner  ?3 attempt  ?4 ttl in us  ?5 note
 -- name: acquire
-x
+INSERT INTO rowlock_locks AS l
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
+VALUES (?1, ?2, rowlock_now(), 1, ?3, rowlock_now(), rowlock_now() + ?4, ?5)
+    ON CONFLICT (name) DO UPDATE
+   SET owner        = excluded.owner,
+       fence        = CASE WHEN l.expire_time > rowlock_now() THEN l.fence
+                           ELSE max(l.fence + 1, rowlock_now()) END,
+       hold_count   = CASE WHEN l.expire_time <= rowlock_now() THEN 1
+                           WHEN l.attempt = excluded.attempt THEN l.hold_count
+                           ELSE l.hold_count + 1 END,
+       attempt      = excluded.attempt,
+       acquire_time = CASE WHEN l.expire_time > rowlock_now() THEN l.acquire_time
+                           ELSE rowlock_now() END,
+       expire_time  = max(l.expire_time, excluded.expire_time),
+       note         = CASE WHEN l.expire_time > rowlock_now() AND excluded.note = '' THEN l.note
+                           ELSE excluded.note END
+ WHERE l.expire_time <= rowlock_now()
+    OR l.owner = excluded.owner
+RETURNING hold_count, fence, expire_time - rowlock_now() AS remaining;
+
+-- Extends a lease that is still alive, never shortens it, never brings one back. No row: lost.
+--   ?1 name  ?2 owner  ?3 fence  ?4 ttl in us
+-- name: renew
+UPDATE rowlock_locks
+   SET expire_time = max(expire_time, rowlock_now() + ?4)
+ WHERE name = ?1
+   AND owner = ?2
+   AND fence = ?3
+   AND expire_time > rowlock_now()
+RETURNING hold_count, fence, expire_time - rowlock_now() AS remaining;
+
+-- One hold less, or none (?5). A repeated call, known by its attempt, changes nothing.
+-- No row: lost.
+--   ?1 name  ?2 owner  ?3 fence  ?4 attempt  ?5 whole
+-- name: release
+UPDATE rowlock_locks
+   SET hold_count  = CASE WHEN attempt = ?4 THEN hold_count
+                          WHEN ?5 THEN 0
+                          ELSE hold_count - 1 END,
+       expire_time = CASE WHEN attempt = ?4 THEN expire_time
+                          WHEN ?5 OR hold_count = 1 THEN rowlock_now()
+                          ELSE expire_time END,
+       attempt     = ?4
+ WHERE name = ?1
+   AND owner = ?2
+   AND fence = ?3
+   AND (attempt = ?4 OR (expire_time > rowlock_now() AND hold_count > 0))
+RETURNING hold_count, fence, expire_time - rowlock_now() AS remaining;
+
+-- Ends a live lock, whoever holds it. The risen fence refuses the old holder.
+-- No row: nobody holds it.
+--   ?1 name  ?2 fence of the tenure, 0: any  ?3 attempt
+-- name: force_release
+UPDATE rowlock_locks
+   SET fence       = CASE WHEN attempt = ?3 THEN fence ELSE max(fence + 1, rowlock_now()) END,
+       expire_time = CASE WHEN attempt = ?3 THEN expire_time ELSE rowlock_now() END,
+       hold_count  = 0,
+       attempt     = ?3
+ WHERE name = ?1
+   AND (attempt = ?3 OR (expire_time > rowlock_now() AND (?2 = 0 OR fence = ?2)))
+RETURNING hold_count, fence, expire_time - rowlock_now() AS remaining;
+
+-- Deletes rows that have been free for long. A fence near the clock or ahead of it keeps its row.
+--   ?1 retention in us  ?2 at most so many
+-- name: reap
+DELETE FROM rowlock_locks
+ WHERE name IN (SELECT name
+                  FROM rowlock_locks
+                 WHERE expire_time < rowlock_now() - ?1
+                   AND fence < rowlock_now() - ?1
+                 ORDER BY name
+                 LIMIT ?2);
+
+-- A page of rows in byte order.
+--   ?1 from this name  ?2 up to, without, this one  ?3 free rows, too  ?4 at most so many
+-- name: list
+SELECT name,
+       owner,
+       note,
+       fence,
+       hold_count,
+       rowlock_now() - acquire_time AS held,
+       expire_time - rowlock_now()  AS remaining
+  FROM rowlock_locks
+ WHERE name >= ?1
+   AND name < ?2
+   AND (?3 OR expire_time > rowlock_now())
+ ORDER BY name
+ LIMIT ?4;
+
+-- name: schema_version
+SELECT coalesce(max(version), 0)
+  FROM rowlock_schema;
+
+-- The clock of the running boot. rowlock_now() asks this, in the transaction of its statement.
+-- name: clock_read
+SELECT boot_offset, boot
+  FROM rowlock_clock
+ WHERE id = 1;
+
+-- First use after a boot: from then on the clock is the time since boot plus a fixed offset. It
+-- starts at the wall clock, or later if that has been put back: never below any fence it has given.
+--   ?1 boot id  ?2 wall clock in us  ?3 time since boot in us
+-- name: clock_set
+INSERT INTO rowlock_clock (id, boot, boot_offset, floor_time)
+SELECT 1, ?1, max(?2, t.floor_time + 1) - ?3, t.floor_time
+  FROM (SELECT max(coalesce((SELECT max(fence)        FROM rowlock_locks), 0),
+                   coalesce((SELECT max(acquire_time) FROM rowlock_locks), 0),
+                   coalesce((SELECT floor_time FROM rowlock_clock WHERE id = 1), 0)) AS floor_time
+       ) AS t
+ WHERE true
+    ON CONFLICT (id) DO UPDATE
+   SET boot        = excluded.boot,
+       boot_offset = excluded.boot_offset,
+       floor_time  = excluded.floor_time;
+
+-- ... and whoever held a lock died with the machine.
+-- name: clock_free
+UPDATE rowlock_locks
+   SET expire_time = rowlock_now(),
+       hold_count  = 0
+ WHERE expire_time > rowlock_now();
+
+-- Reaped rows take their fences with them: remember how late it was.
+-- name: clock_floor
+UPDATE rowlock_clock
+   SET floor_time = max(floor_time, rowlock_now())
+ WHERE id = 1;
+
+-- One snapshot for the looks before a batch.
+-- name: begin_read
+BEGIN DEFERRED;
+
+-- IMMEDIATE takes the write lock at once: a transaction never fails half way for want of it.
+-- name: begin_write
+BEGIN IMMEDIATE;
+
+-- name: commit
+COMMIT;
+
+-- name: rollback
+ROLLBACK;
+
+-- Zero: the file is new.
+-- name: page_count
+PRAGMA page_count;
+
+-- name: journal_wal
+PRAGMA journal_mode = WAL;
+
+-- name: journal_mode
+PRAGMA journal_mode;
+
+-- name: sync_normal
+PRAGMA synchronous = NORMAL;
+
+-- name: sync_full
+PRAGMA synchronous = FULL;

@@ -2,7 +2,9 @@
 --
 -- Times are microseconds since 1970 by a clock that cannot jump: the host's time since boot plus an
 -- offset that is fixed when the file is first used after a boot (rowlock_clock). A new boot frees
--- every lock, because whoever held one died with the machine.
+-- every lock, because whoever held one died with the machine. No boot's clock starts below
+-- floor_time, which the reaper raises, so that fences keep rising although the rows that knew them
+-- are gone.
 CREATE TABLE rowlock_locks (
     name         BLOB    NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 255),
     owner        TEXT    NOT NULL,
@@ -31,7 +33,8 @@ SELECT CAST(l.name AS TEXT)                                          AS name,
 CREATE TABLE rowlock_clock (
     id          INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
     boot        TEXT    NOT NULL,
-    boot_offset INTEGER NOT NULL
+    boot_offset INTEGER NOT NULL,
+    floor_time  INTEGER NOT NULL DEFAULT 0
 );
 
 CREATE TABLE rowlock_schema (

@@ -27,6 +27,7 @@ static void tidy(char *message)
         message[--length] = '\0';
 }
 
+RLK_PRINTF(3, 0)
 static int fail(rowlock_error *err, int status, const char *format, va_list args)
 {
     if (err == NULL)

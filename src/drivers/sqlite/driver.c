@@ -1,1 +1,155 @@
-#include "sql_sqlite.h"
+/* SPDX-License-Identifier: MIT */
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "lite.h"
+#include "rowlock/sqlite.h"
+
+static int pragma_value(lite_conn *conn, enum sql_statement which, char *out, size_t size)
+{
+    int status;
+    sqlite3_stmt *statement = lite_statement(conn, which, &status);
+    int rc;
+
+    if (statement == NULL)
+        return status;
+    out[0] = '\0';
+    rc = sqlite3_step(statement);
+    if (rc == SQLITE_ROW) {
+        const char *text = (const char *)sqlite3_column_text(statement, 0);
+
+        snprintf(out, size, "%s", text == NULL ? "" : text);
+    }
+    return lite_done(conn, statement, rc);
+}
+
+/* A new file gets a write-ahead log: readers and the writer do not hinder each other, and a commit
+ * is one write without a sync. A file that is there already belongs to somebody who chose its
+ * journal. */
+static int choose_journal(lite_conn *conn)
+{
+    char value[32];
+    int status = pragma_value(conn, SQL_PAGE_COUNT, value, sizeof value);
+
+    if (status == ROWLOCK_OK && strcmp(value, "0") == 0)
+        status = lite_run(conn, SQL_JOURNAL_WAL);
+    if (status == ROWLOCK_OK)
+        status = pragma_value(conn, SQL_JOURNAL_MODE, value, sizeof value);
+    if (status != ROWLOCK_OK)
+        return status;
+    /* NORMAL may lose the last commits when the machine dies, and with it died all who held a lock.
+     * It keeps the file whole only in WAL mode. */
+    return lite_run(conn, strcmp(value, "wal") == 0 ? SQL_SYNC_NORMAL : SQL_SYNC_FULL);
+}
+
+/* Two processes that make the same new file a WAL database both hold a read lock and want more;
+ * SQLite sends one of them away without asking the busy handler. */
+static int set_up_journal(lite_conn *conn, void *payload)
+{
+    rowlock_error *err = conn->err;
+    rowlock_error local = {0};
+    int status;
+
+    (void)payload;
+    conn->err = &local;
+    while ((status = choose_journal(conn)) == ROWLOCK_EDRIVER && local.retryable &&
+           rlk_clock_us() < conn->deadline_us)
+        rlk_sleep_until(rlk_clock_us() + 1000, NULL, 0);
+    conn->err = err;
+    if (status != ROWLOCK_OK && err != NULL)
+        *err = local;
+    return status;
+}
+
+static int set_up(lite_conn *conn, void *payload)
+{
+    const char *path = sqlite3_db_filename(conn->db, "main");
+    int status = lite_check_place(path, conn->err);
+
+    if (status == ROWLOCK_OK && sqlite3_db_readonly(conn->db, "main") == 1)
+        status =
+            rlk_fail(conn->err, ROWLOCK_ECONNECT, "%s is read-only: locks need to write", path);
+    if (status == ROWLOCK_OK)
+        status = lite_clock_open(conn);
+    if (status == ROWLOCK_OK)
+        status = set_up_journal(conn, payload);
+    return status;
+}
+
+/* Opening does no more than opening: whatever the database answered, it cannot be used. */
+static int as_connect_error(int status, rowlock_error *err)
+{
+    if (status == ROWLOCK_OK || status == ROWLOCK_EINVAL || status == ROWLOCK_ENOMEM)
+        return status;
+    if (err != NULL)
+        err->status = ROWLOCK_ECONNECT;
+    return ROWLOCK_ECONNECT;
+}
+
+static int lite_open(void *state, const rowlock_config *config, uint32_t timeout_ms,
+                     rowlock_error *err)
+{
+    /* NOMUTEX: one call at a time for each connection, from whichever thread. A private cache: in a
+     * shared one, connections of one process lock tables against each other. */
+    const int flags =
+        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE;
+    lite_conn *conn = state;
+    const char *path;
+    int status = lite_address(&path, config->address, err);
+    int rc;
+
+    if (status == ROWLOCK_OK)
+        status = lite_check_path(path, err);
+    if (status != ROWLOCK_OK)
+        return status;
+    if (!sqlite3_threadsafe())
+        return rlk_fail(err, ROWLOCK_ECONNECT, "this SQLite was built without support for threads");
+    conn->err = err;
+    snprintf(conn->prefix, sizeof conn->prefix, "%s", config->prefix);
+    rc = sqlite3_open_v2(path, &conn->db, flags, NULL);
+    if (rc != SQLITE_OK)
+        return as_connect_error(lite_fail(conn, rc), err);
+    sqlite3_extended_result_codes(conn->db, 1);
+    lite_watch(conn);
+    return as_connect_error(lite_call(conn, set_up, NULL, timeout_ms, err), err);
+}
+
+/* The last connection to leave a database moves the log into the file and removes it. That is done
+ * under an exclusive lock, with nobody else there to reset the log (see checkpoint()), so SQLite
+ * may. */
+static void lite_close(void *state)
+{
+    lite_conn *conn = state;
+
+    for (int i = 0; i < SQL_COUNT; i++)
+        sqlite3_finalize(conn->statements[i]);
+    conn->deadline_us = 0; /* nor does it wait for the lock */
+    sqlite3_close(conn->db);
+    memset(conn, 0, sizeof *conn);
+}
+
+static const rowlock_driver driver = {
+    .size = sizeof(rowlock_driver),
+    .name = "sqlite",
+    .conn_size = sizeof(lite_conn),
+    .quote = '"',
+    .has_schemas = 0,
+    .migration_count = MIGRATION_COUNT,
+    .migrations = migrations,
+    .open = lite_open,
+    .close = lite_close,
+    .acquire = lite_acquire,
+    .renew = lite_renew,
+    .release = lite_release,
+    .force_release = lite_force_release,
+    .reap = lite_reap,
+    .list = lite_list,
+    .schema_version = lite_schema_version,
+    .schema_apply = lite_schema_apply,
+};
+
+const rowlock_driver *rowlock_sqlite(void)
+{
+    return &driver;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The database's clock: the host's time since boot plus an offset that is kept in the file. It
+ * cannot jump while the host runs, whatever happens to the wall clock. All users of the file are on
+ * this host (address.c sees to it), so all of them read the same clock. */
+#include "clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "lite.h"
+
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
+#define OFFSETS "/proc/self/timens_offsets"
+
+/* Asks the file for the offset, in the transaction of the statement that wants the time: so a
+ * changed one (tables dropped and made anew by somebody else) is never missed. */
+static int read_offset(lite_conn *conn, int64_t *offset)
+{
+    int status;
+    sqlite3_stmt *statement = lite_statement(conn, SQL_CLOCK_READ, &status);
+    int rc;
+
+    if (statement == NULL)
+        return status;
+    rc = sqlite3_step(statement);
+    conn->clock_missing = rc == SQLITE_DONE;
+    if (rc == SQLITE_ROW) {
+        const char *boot = (const char *)sqlite3_column_text(statement, 1);
+
+        *offset = sqlite3_column_int64(statement, 0);
+        conn->clock_missing = boot == NULL || strcmp(boot, conn->boot) != 0;
+    }
+    if (rc == SQLITE_ROW || rc == SQLITE_DONE) {
+        sqlite3_reset(statement); /* one row at most, no parameters: there is no more to come */
+        return ROWLOCK_OK;
+    }
+    return lite_done(conn, statement, rc);
+}
+
+/* rowlock_now() */
+static void now(sqlite3_context *context, int n, sqlite3_value **values)
+{
+    lite_conn *conn = sqlite3_user_data(context);
+    int64_t offset = 0;
+
+    (void)n;
+    (void)values;
+    if (conn->now_us == 0) {
+        if (read_offset(conn, &offset) != ROWLOCK_OK) {
+            int rc = sqlite3_extended_errcode(conn->db);
+
+            sqlite3_result_error(context, sqlite3_errmsg(conn->db), -1);
+            sqlite3_result_error_code(context, rc);
+            return;
+        }
+        if (conn->clock_missing) {
+            sqlite3_result_error(context, "the clock is not set", -1);
+            return;
+        }
+        conn->now_us = rlk_clock_us() + offset;
+    }
+    sqlite3_result_int64(context, conn->now_us);
+}
+
+/* A process in a time namespace of its own has another time since boot than its neighbours. */
+static int check_namespace(lite_conn *conn)
+{
+    long long seconds, nanoseconds;
+    int other = 0;
+    char name[16];
+    FILE *file = fopen(OFFSETS, "re");
+
+    if (file == NULL)
+        return ROWLOCK_OK; /* a kernel without time namespaces */
+    while (fscanf(file, "%15s %lld %lld", name, &seconds, &nanoseconds) == 3) {
+        if (strcmp(name, "boottime") == 0 && (seconds != 0 || nanoseconds != 0))
+            other = 1;
+    }
+    fclose(file);
+    if (other)
+        return rlk_fail(
+            conn->err, ROWLOCK_ECONNECT,
+            "this process is in a time namespace with a clock of its own: SQLite locks need "
+            "the host's");
+    return ROWLOCK_OK;
+}
+
+int lite_clock_open(lite_conn *conn)
+{
+    FILE *file = fopen(BOOT_ID, "re");
+    int read = 0;
+    int rc;
+
+    if (file != NULL) {
+        read = fscanf(file, "%39s", conn->boot) == 1;
+        fclose(file);
+    }
+    if (!read)
+        return rlk_fail(conn->err, ROWLOCK_ECONNECT, "cannot read " BOOT_ID ": is /proc mounted?");
+    rc = check_namespace(conn);
+    if (rc != ROWLOCK_OK)
+        return rc;
+    /* Not SQLITE_DETERMINISTIC: it must not be computed before the write lock is there. */
+    rc = sqlite3_create_function_v2(conn->db, "rowlock_now", 0, SQLITE_UTF8 | SQLITE_DIRECTONLY,
+                                    conn, now, NULL, NULL, NULL);
+    return rc == SQLITE_OK ? ROWLOCK_OK : lite_fail(conn, rc);
+}
+
+static int64_t wall_us(void)
+{
+    struct timespec wall;
+
+    clock_gettime(CLOCK_REALTIME, &wall);
+    return (int64_t)wall.tv_sec * 1000000 + wall.tv_nsec / 1000;
+}
+
+static int store_offset(lite_conn *conn)
+{
+    int status;
+    sqlite3_stmt *statement = lite_statement(conn, SQL_CLOCK_SET, &status);
+
+    if (statement == NULL)
+        return status;
+    sqlite3_bind_text(statement, 1, conn->boot, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(statement, 2, wall_us());
+    sqlite3_bind_int64(statement, 3, rlk_clock_us());
+    return lite_done(conn, statement, sqlite3_step(statement));
+}
+
+int lite_clock_set(lite_conn *conn)
+{
+    int64_t offset;
+    int status = lite_begin(conn);
+
+    if (status == ROWLOCK_OK)
+        status = read_offset(conn, &offset);
+    if (status != ROWLOCK_OK)
+        return status;
+    if (!conn->clock_missing) /* somebody else was faster */
+        return lite_commit(conn);
+    status = store_offset(conn);
+    if (status == ROWLOCK_OK)
+        status = lite_run(conn, SQL_CLOCK_FREE);
+    return status == ROWLOCK_OK ? lite_commit(conn) : status;
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdio.h>
+#include <string.h>
+
+#include "lite.h"
+
+/* What a slot was asked. */
+typedef struct batch {
+    rowlock_op *ops;
+    size_t n;
+    int all;
+    int (*one)(lite_conn *conn, rowlock_op *op);
+} batch;
+
+static void bind_name(sqlite3_stmt *statement, const rowlock_op *op)
+{
+    sqlite3_bind_blob(statement, 1, op->name, (int)op->name_length, SQLITE_STATIC);
+}
+
+static void bind_owner(sqlite3_stmt *statement, const rowlock_op *op)
+{
+    sqlite3_bind_text(statement, 2, op->owner, -1, SQLITE_STATIC);
+}
+
+static void bind_attempt(sqlite3_stmt *statement, int index, const rowlock_op *op)
+{
+    sqlite3_bind_blob(statement, index, op->attempt, ROWLOCK_ATTEMPT_SIZE, SQLITE_STATIC);
+}
+
+/* Runs a statement that answers (hold_count, fence, remaining) or no row, which means `none`. What
+ * a failed binding left NULL matches no row, and inserts none: NOT NULL refuses it. */
+static int change(lite_conn *conn, sqlite3_stmt *statement, rowlock_op *op, int none,
+                  sqlite3_int64 *fence)
+{
+    int rc = sqlite3_step(statement);
+
+    op->status = rc == SQLITE_ROW ? ROWLOCK_OK : none;
+    if (rc == SQLITE_ROW) {
+        op->hold_count = (uint32_t)sqlite3_column_int64(statement, 0);
+        *fence = sqlite3_column_int64(statement, 1);
+        op->remaining_us = sqlite3_column_int64(statement, 2);
+    }
+    return lite_done(conn, statement, rc);
+}
+
+/* ---- acquire */
+
+static void no_holder(rowlock_op *op)
+{
+    op->status = ROWLOCK_BUSY;
+    op->remaining_us = 0;
+    op->holder_fence = 0;
+    op->holder[0] = '\0';
+}
+
+/* BUSY with the holder, or OK: it looked free, or like the owner's own. */
+static int peek(lite_conn *conn, rowlock_op *op)
+{
+    int status;
+    sqlite3_stmt *statement = lite_statement(conn, SQL_PEEK, &status);
+    int rc;
+
+    if (statement == NULL)
+        return status;
+    bind_name(statement, op);
+    bind_owner(statement, op);
+    rc = sqlite3_step(statement);
+    op->status = ROWLOCK_OK;
+    if (rc == SQLITE_ROW) {
+        const char *owner = (const char *)sqlite3_column_text(statement, 0);
+
+        no_holder(op);
+        snprintf(op->holder, sizeof op->holder, "%s", owner == NULL ? "" : owner);
+        op->holder_fence = (uint64_t)sqlite3_column_int64(statement, 1);
+        op->remaining_us = sqlite3_column_int64(statement, 2);
+    }
+    return lite_done(conn, statement, rc);
+}
+
+/* OK or BUSY, the latter with what can be seen of the holder. */
+static int take(lite_conn *conn, rowlock_op *op)
+{
+    int status;
+    sqlite3_int64 fence = 0;
+    sqlite3_stmt *statement = lite_statement(conn, SQL_ACQUIRE, &status);
+
+    if (statement == NULL)
+        return status;
+    bind_name(statement, op);
+    bind_owner(statement, op);
+    bind_attempt(statement, 3, op);
+    sqlite3_bind_int64(statement, 4, op->ttl_us);
+    sqlite3_bind_text(statement, 5, op->note, -1, SQLITE_STATIC);
+    status = change(conn, statement, op, ROWLOCK_BUSY, &fence);
+    if (status != ROWLOCK_OK)
+        return status;
+    if (op->status == ROWLOCK_OK) {
+        op->fence = (uint64_t)fence;
+        return ROWLOCK_OK;
+    }
+    status = peek(conn, op);
+    if (status == ROWLOCK_OK && op->status == ROWLOCK_OK)
+        no_holder(op); /* was held when it mattered, and is free again */
+    return status;
+}
+
+/* Looks at all of them, in one read transaction; *busy: how many are held by others. */
+static int peek_all(lite_conn *conn, batch *b, size_t *busy)
+{
+    int status = b->n == 1 ? ROWLOCK_OK : lite_run(conn, SQL_BEGIN_READ);
+
+    *busy = 0;
+    for (size_t i = 0; i < b->n && status == ROWLOCK_OK; i++) {
+        status = peek(conn, &b->ops[i]);
+        *busy += b->ops[i].status == ROWLOCK_BUSY;
+    }
+    return status != ROWLOCK_OK || b->n == 1 ? status : lite_commit(conn);
+}
+
+/* All or nothing, and it was nothing. */
+static void refuse_all(batch *b)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        if (b->ops[i].status == ROWLOCK_OK)
+            no_holder(&b->ops[i]);
+    }
+}
+
+static int acquire_many(lite_conn *conn, batch *b)
+{
+    size_t busy = 0;
+    int status = lite_begin(conn);
+
+    for (size_t i = 0; i < b->n && status == ROWLOCK_OK; i++) {
+        status = b->all && busy > 0 ? peek(conn, &b->ops[i]) : take(conn, &b->ops[i]);
+        busy += status == ROWLOCK_OK && b->ops[i].status == ROWLOCK_BUSY;
+    }
+    if (status != ROWLOCK_OK)
+        return status;
+    if (!b->all || busy == 0)
+        return lite_commit(conn);
+    refuse_all(b);
+    return lite_rollback(conn);
+}
+
+static int acquire(lite_conn *conn, void *payload)
+{
+    batch *b = payload;
+    size_t busy;
+    int status = peek_all(conn, b, &busy);
+
+    if (status != ROWLOCK_OK || busy == b->n)
+        return status;
+    if (b->all && busy > 0) {
+        refuse_all(b);
+        return ROWLOCK_OK;
+    }
+    return b->n == 1 ? take(conn, b->ops) : acquire_many(conn, b);
+}
+
+int lite_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
+                 rowlock_error *err)
+{
+    batch b = {.ops = ops, .n = n, .all = all};
+
+    return lite_call(conn, acquire, &b, timeout_ms, err);
+}
+
+/* ---- renew, release */
+
+static int renew_one(lite_conn *conn, rowlock_op *op)
+{
+    int status;
+    sqlite3_int64 fence;
+    sqlite3_stmt *statement = lite_statement(conn, SQL_RENEW, &status);
+
+    if (statement == NULL)
+        return status;
+    bind_name(statement, op);
+    bind_owner(statement, op);
+    sqlite3_bind_int64(statement, 3, (sqlite3_int64)op->fence);
+    sqlite3_bind_int64(statement, 4, op->ttl_us);
+    return change(conn, statement, op, ROWLOCK_LOST, &fence);
+}
+
+static int release_one(lite_conn *conn, rowlock_op *op)
+{
+    int status;
+    sqlite3_int64 fence;
+    sqlite3_stmt *statement = lite_statement(conn, SQL_RELEASE, &status);
+
+    if (statement == NULL)
+        return status;
+    bind_name(statement, op);
+    bind_owner(statement, op);
+    sqlite3_bind_int64(statement, 3, (sqlite3_int64)op->fence);
+    bind_attempt(statement, 4, op);
+    sqlite3_bind_int(statement, 5, op->whole != 0);
+    return change(conn, statement, op, ROWLOCK_LOST, &fence);
+}
+
+static int each(lite_conn *conn, void *payload)
+{
+    batch *b = payload;
+    int status;
+
+    if (b->n == 1)
+        return b->one(conn, b->ops);
+    status = lite_begin(conn);
+    for (size_t i = 0; i < b->n && status == ROWLOCK_OK; i++)
+        status = b->one(conn, &b->ops[i]);
+    return status == ROWLOCK_OK ? lite_commit(conn) : status;
+}
+
+int lite_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
+{
+    batch b = {.ops = ops, .n = n, .one = renew_one};
+
+    return lite_call(conn, each, &b, timeout_ms, err);
+}
+
+int lite_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
+{
+    batch b = {.ops = ops, .n = n, .one = release_one};
+
+    return lite_call(conn, each, &b, timeout_ms, err);
+}
+
+/* ---- force_release */
+
+static int force_one(lite_conn *conn, rowlock_op *op)
+{
+    int status;
+    sqlite3_int64 fence;
+    sqlite3_stmt *statement = lite_statement(conn, SQL_FORCE_RELEASE, &status);
+
+    if (statement == NULL)
+        return status;
+    bind_name(statement, op);
+    sqlite3_bind_int64(statement, 2, (sqlite3_int64)op->fence);
+    bind_attempt(statement, 3, op);
+    return change(conn, statement, op, ROWLOCK_LOST, &fence);
+}
+
+int lite_force_release(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err)
+{
+    batch b = {.ops = op, .n = 1, .one = force_one};
+
+    return lite_call(conn, each, &b, timeout_ms, err);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The SQLite driver's own declarations.
+ *
+ *   driver.c     the table of functions, opening and closing
+ *   address.c    addresses, and whether the file can be used at all
+ *   statement.c  prepared statements, calls, transactions, waiting for other writers, checkpoints
+ *   fail.c       SQLite's codes as statuses
+ *   clock.c      rowlock_now()
+ *   lease.c      acquire, renew, release, force_release
+ *   rows.c       reap, list
+ *   schema.c     the tables' version
+ *
+ * Functions return a status of rowlock.h and have filled conn->err if it is not ROWLOCK_OK. */
+#ifndef RLK_LITE_H
+#define RLK_LITE_H
+
+#include <sqlite3.h>
+
+#include "error.h"
+#include "rowlock/driver.h"
+#include "sql_sqlite.h"
+
+enum { LITE_PATH_MAX = 4096, LITE_BOOT_SIZE = 40, LITE_PREFIX_SIZE = 32 };
+
+typedef struct lite_conn {
+    sqlite3 *db;
+    sqlite3_stmt *statements[SQL_COUNT]; /* prepared on first use */
+    rowlock_error *err;                  /* of the call under way, may be NULL */
+    int64_t deadline_us;                 /* of the call under way */
+    int64_t now_us;    /* rowlock_now() of this statement or transaction, 0: not read */
+    int clock_missing; /* rowlock_now() found no offset for this boot */
+    int log_pages;     /* of the write-ahead log after the last commit */
+    int checkpoint_at; /* do one when the log has more pages than this */
+    int checkpointing;
+    char prefix[LITE_PREFIX_SIZE];
+    char boot[LITE_BOOT_SIZE]; /* the kernel's name of this boot */
+} lite_conn;
+
+/* ---- address.c */
+
+/* The path in an address, a pointer into it. EINVAL if it is no address of a file. */
+int lite_address(const char **path, const char *address, rowlock_error *err);
+
+/* Before opening: a folder that is not there, a file that cannot be a database. ECONNECT. */
+int lite_check_path(const char *path, rowlock_error *err);
+
+/* After opening, with the file's real path: folder not writable, network file system. ECONNECT. */
+int lite_check_place(const char *path, rowlock_error *err);
+
+/* ---- statement.c */
+
+/* One call of a slot: notes timeout and err in conn, runs body(conn, payload), which may be run a
+ * second time after the clock has been set. Whatever happens, no transaction is left open. */
+int lite_call(lite_conn *conn, int (*body)(lite_conn *conn, void *payload), void *payload,
+              uint32_t timeout_ms, rowlock_error *err);
+
+/* The prepared statement, NULL on failure; *status is set. Outside of a transaction it gets a new
+ * reading of the clock. Bind, step, and give it back with lite_done(). */
+sqlite3_stmt *lite_statement(lite_conn *conn, enum sql_statement which, int *status);
+
+/* Steps to the end, which is where an autocommit commits, resets and unbinds. `rc` is what the last
+ * sqlite3_step() or bind answered. */
+int lite_done(lite_conn *conn, sqlite3_stmt *statement, int rc);
+
+/* A statement without parameters, its rows ignored. */
+int lite_run(lite_conn *conn, enum sql_statement which);
+
+int lite_begin(lite_conn *conn); /* BEGIN IMMEDIATE; the clock is read anew */
+int lite_commit(lite_conn *conn);
+int lite_rollback(lite_conn *conn);
+
+/* Installs the busy handler and the hook on the log. */
+void lite_watch(lite_conn *conn);
+
+/* ---- fail.c */
+
+/* The status of a result code of SQLite's, with conn->err filled from the connection. */
+int lite_fail(lite_conn *conn, int rc);
+
+/* ---- clock.c */
+
+int lite_clock_open(lite_conn *conn); /* this boot's name, the SQL function */
+int lite_clock_set(
+    lite_conn *conn); /* first use after a boot: fixes the offset, frees every lock */
+
+/* ---- the slots */
+
+int lite_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
+                 rowlock_error *err);
+int lite_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
+int lite_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
+int lite_force_release(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
+int lite_reap(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit, uint32_t timeout_ms,
+              rowlock_error *err);
+int lite_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, void *payload,
+              uint32_t timeout_ms, rowlock_error *err);
+int lite_schema_version(void *conn, int *out, uint32_t timeout_ms, rowlock_error *err);
+int lite_schema_apply(void *conn, int from, int to, uint32_t timeout_ms, rowlock_error *err);
+
+#endif

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+#include "clock.h"
+#include "lite.h"
+#include "random.h"
+#include "text.h"
+
+#define SHORTEST_SLEEP_US  100
+#define LONGEST_SLEEP_US   5000
+#define CHECKPOINT_WAIT_US 100000
+#define CHECKPOINT_PAGES   1000
+#define DOUBLINGS          6
+
+/* SQLite asks this when another connection is in the way. Writers are done within microseconds, so
+ * the sleeps start short; SQLite's own handler would soon sleep 100 ms at a time. They are
+ * jittered, lest many waiters come back at the same moment. */
+static int on_busy(void *payload, int count)
+{
+    lite_conn *conn = payload;
+    int64_t now = rlk_clock_us();
+    int64_t sleep = count < DOUBLINGS ? SHORTEST_SLEEP_US << count : LONGEST_SLEEP_US;
+
+    if (now >= conn->deadline_us) {
+        /* See checkpoint(). */
+        if (conn->checkpointing)
+            sqlite3_interrupt(conn->db);
+        return 0;
+    }
+    sleep = sleep / 2 + rlk_random_below(sleep);
+    if (sleep > conn->deadline_us - now)
+        sleep = conn->deadline_us - now;
+    rlk_sleep_until(now + sleep, NULL, 0);
+    return 1;
+}
+
+/* After each commit in WAL mode. Being registered, it also takes the place of SQLite's automatic
+ * checkpoints. No statement may be run here, so it only takes notes. */
+static int on_log(void *payload, sqlite3 *db, const char *name, int pages)
+{
+    lite_conn *conn = payload;
+
+    (void)db;
+    (void)name;
+    if (pages < conn->log_pages)
+        conn->checkpoint_at = CHECKPOINT_PAGES; /* the log has been begun anew */
+    conn->log_pages = pages;
+    return SQLITE_OK;
+}
+
+void lite_watch(lite_conn *conn)
+{
+    conn->checkpoint_at = CHECKPOINT_PAGES;
+    sqlite3_busy_handler(conn->db, on_busy, conn);
+    sqlite3_wal_hook(conn->db, on_log, conn);
+}
+
+/* Moves the log's pages into the database file when there are many.
+ *
+ * Versions of SQLite before 3.51.3 have a race that can damage the file: a checkpoint that runs
+ * while another connection commits and resets the log. Automatic checkpoints run so. A FULL
+ * checkpoint holds the write lock, so nobody can; but when it cannot get that lock, it goes on as a
+ * passive one without it. on_busy() interrupts it then, which ends it before it copies a page.
+ * After a failure, for example because of a reader that stays, the next try comes when the log has
+ * grown by as much again.
+ *
+ * The call's own work is done and committed, so that a failure here is nobody's error. */
+static void checkpoint(lite_conn *conn)
+{
+    int64_t latest = rlk_clock_us() + CHECKPOINT_WAIT_US;
+
+    if (conn->log_pages <= conn->checkpoint_at)
+        return;
+    conn->checkpoint_at = conn->log_pages + CHECKPOINT_PAGES;
+    if (conn->deadline_us > latest)
+        conn->deadline_us = latest;
+    conn->checkpointing = 1;
+    sqlite3_wal_checkpoint_v2(conn->db, NULL, SQLITE_CHECKPOINT_FULL, NULL, NULL);
+    conn->checkpointing = 0;
+}
+
+static sqlite3_stmt *prepare(lite_conn *conn, enum sql_statement which, int *status)
+{
+    sqlite3_stmt *statement = NULL;
+    rlk_text sql = {0};
+    int rc;
+
+    rlk_sql_render(&sql, sql_text[which], conn->prefix, NULL, '"');
+    if (sql.failed) {
+        rlk_text_free(&sql);
+        *status = rlk_fail_memory(conn->err);
+        return NULL;
+    }
+    rc = sqlite3_prepare_v3(conn->db, sql.data, -1, SQLITE_PREPARE_PERSISTENT, &statement, NULL);
+    rlk_text_free(&sql);
+    *status = rc == SQLITE_OK ? ROWLOCK_OK : lite_fail(conn, rc);
+    conn->statements[which] = statement;
+    return statement;
+}
+
+sqlite3_stmt *lite_statement(lite_conn *conn, enum sql_statement which, int *status)
+{
+    if (sqlite3_get_autocommit(conn->db) && which != SQL_CLOCK_READ)
+        conn->now_us = 0;
+    *status = ROWLOCK_OK;
+    if (conn->statements[which] != NULL)
+        return conn->statements[which];
+    return prepare(conn, which, status);
+}
+
+int lite_done(lite_conn *conn, sqlite3_stmt *statement, int rc)
+{
+    while (rc == SQLITE_ROW)
+        rc = sqlite3_step(statement);
+    if (rc == SQLITE_OK || rc == SQLITE_DONE) {
+        sqlite3_reset(statement);
+        sqlite3_clear_bindings(statement);
+        return ROWLOCK_OK;
+    }
+    rc = lite_fail(conn, rc);
+    sqlite3_reset(statement);
+    sqlite3_clear_bindings(statement);
+    return rc;
+}
+
+int lite_run(lite_conn *conn, enum sql_statement which)
+{
+    int status;
+    sqlite3_stmt *statement = lite_statement(conn, which, &status);
+
+    return statement == NULL ? status : lite_done(conn, statement, sqlite3_step(statement));
+}
+
+int lite_begin(lite_conn *conn)
+{
+    return lite_run(conn, SQL_BEGIN_WRITE);
+}
+
+int lite_commit(lite_conn *conn)
+{
+    return lite_run(conn, SQL_COMMIT);
+}
+
+int lite_rollback(lite_conn *conn)
+{
+    return lite_run(conn, SQL_ROLLBACK);
+}
+
+/* A failed body may have left its transaction open; SQLite has ended it itself after some errors.
+ */
+static int clean_up(lite_conn *conn, int status)
+{
+    rowlock_error *err = conn->err;
+
+    if (sqlite3_get_autocommit(conn->db))
+        return status;
+    conn->err = NULL; /* what the body said is worth more */
+    (void)lite_rollback(conn);
+    conn->err = err;
+    if (sqlite3_get_autocommit(conn->db))
+        return status;
+    return rlk_fail(err, ROWLOCK_ECONNECT, "cannot roll back: %s", sqlite3_errmsg(conn->db));
+}
+
+/* Whoever opens the path now gets another file, with locks of its own: this one is worth nothing
+ * any more. SQLite notices by itself only where there is no write-ahead log. */
+static int has_moved(lite_conn *conn)
+{
+    int moved = 0;
+
+    sqlite3_file_control(conn->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+    return moved;
+}
+
+int lite_call(lite_conn *conn, int (*body)(lite_conn *conn, void *payload), void *payload,
+              uint32_t timeout_ms, rowlock_error *err)
+{
+    int status;
+
+    if (has_moved(conn))
+        return rlk_fail(err, ROWLOCK_ECONNECT, "the database file was moved or deleted");
+    conn->err = err;
+    conn->deadline_us = rlk_clock_us() + (int64_t)timeout_ms * 1000;
+    conn->clock_missing = 0;
+    rlk_ok(err);
+    status = clean_up(conn, body(conn, payload));
+    if (conn->clock_missing) {
+        conn->clock_missing = 0;
+        rlk_ok(err);
+        status = clean_up(conn, lite_clock_set(conn));
+        if (status == ROWLOCK_OK)
+            status = clean_up(conn, body(conn, payload));
+    }
+    if (status == ROWLOCK_OK)
+        checkpoint(conn);
+    return status;
+}
