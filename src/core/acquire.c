@@ -241,13 +241,10 @@ static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
 static int do_adopt(acquisition *a, rowlock_lock **out, rowlock_error *err)
 {
     rlk_sent sent;
-    int rc = rlk_send_renew(a->client, a->ops, 1, &sent, err);
+    int rc = rlk_send_renew(a->client, a->ops, &sent, err);
 
     if (rc != ROWLOCK_OK)
         return rc;
-    if (a->ops[0].status == ROWLOCK_BUSY)
-        return rlk_fail_native(err, ROWLOCK_BUSY, 0, NULL, 1,
-                               "a transaction keeps the row locked: try again");
     if (a->ops[0].status != ROWLOCK_OK)
         return rlk_fail(err, ROWLOCK_LOST, "no live lock of this name, owner and fence");
     return hand_out(a, &sent, out, err);

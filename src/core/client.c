@@ -160,6 +160,17 @@ static int create(rowlock_client **out, const rowlock_driver *driver, const char
     return ROWLOCK_OK;
 }
 
+/* One attempt: a wrong address is told at once, not after retries. */
+static int connect_once(rowlock_client *client, rowlock_error *err)
+{
+    rlk_conn *conn;
+    int rc = rlk_pool_get(&conn, client, rlk_clock_us() + client->connect_timeout_us, err);
+
+    if (rc == ROWLOCK_OK)
+        rlk_pool_put(client, conn);
+    return rc;
+}
+
 int rowlock_open(rowlock_client **out, const rowlock_driver *driver, const char *address,
                  const rowlock_options *options, rowlock_error *err)
 {
@@ -182,7 +193,9 @@ int rowlock_open(rowlock_client **out, const rowlock_driver *driver, const char 
         rc = create(&client, &table, address, &opts, err);
     if (rc != ROWLOCK_OK)
         return rc;
-    rc = rlk_schema_check(client, opts.schema_policy, err);
+    rc = connect_once(client, err);
+    if (rc == ROWLOCK_OK)
+        rc = rlk_schema_check(client, opts.schema_policy, err);
     if (rc != ROWLOCK_OK) {
         rlk_pool_close_idle(client);
         rlk_client_unref(client);

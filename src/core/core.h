@@ -137,11 +137,11 @@ void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n, int private_own
 /* Fills an op from a tenure, with a fresh attempt. */
 void rlk_op_of(rowlock_op *op, const rlk_tenure *tenure);
 
-/* Sends ops, sorted, through the driver's slot. */
+/* Send ops, sorted by name, through the driver's slot. Renew answers BUSY for a row that stays
+ * locked for more than a moment. */
 int rlk_send_release(rowlock_client *client, rowlock_op *ops, size_t n, rlk_sent *sent,
                      rowlock_error *err);
-int rlk_send_renew(rowlock_client *client, rowlock_op *ops, size_t n, rlk_sent *sent,
-                   rowlock_error *err);
+int rlk_send_renew(rowlock_client *client, rowlock_op *op, rlk_sent *sent, rowlock_error *err);
 
 /* ---- waiting (wait.c): the one place that decides when to try again ---- */
 

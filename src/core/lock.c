@@ -8,6 +8,9 @@
 #include "core.h"
 #include "random.h"
 
+#define FIRST_PAUSE_US   INT64_C(1000)
+#define LONGEST_PAUSE_US INT64_C(32000)
+
 /* A tenth of the lease, at most two seconds: for clocks whose rates differ and for the way back. */
 static int64_t margin(int64_t ttl_us)
 {
@@ -54,10 +57,24 @@ static int do_release(rowlock_client *client, void *conn, uint32_t timeout_ms, v
     return client->driver.release(conn, b->ops, b->n, timeout_ms, err);
 }
 
-int rlk_send_renew(rowlock_client *client, rowlock_op *ops, size_t n, rlk_sent *sent,
-                   rowlock_error *err)
+/* A row that is locked for a moment, by somebody who lost a race for it a moment ago, is asked for
+ * again; one that a transaction keeps is not waited for. */
+int rlk_send_renew(rowlock_client *client, rowlock_op *op, rlk_sent *sent, rowlock_error *err)
 {
-    return rlk_call(client, client->call_timeout_us, do_renew, &(batch){ops, n}, sent, err);
+    const int fds[] = {client->close_fd};
+    int64_t pause = FIRST_PAUSE_US;
+    int rc;
+
+    for (;;) {
+        rc = rlk_call(client, client->call_timeout_us, do_renew, &(batch){op, 1}, sent, err);
+        if (rc != ROWLOCK_OK || op->status != ROWLOCK_BUSY)
+            return rc;
+        if (pause > LONGEST_PAUSE_US ||
+            rlk_sleep_until(rlk_clock_us() + pause / 2 + rlk_random_below(pause), fds, 1) >= 0)
+            return rlk_fail_native(err, ROWLOCK_BUSY, 0, NULL, 1,
+                                   "a transaction keeps the row locked: try again");
+        pause *= 2;
+    }
 }
 
 int rlk_send_release(rowlock_client *client, rowlock_op *ops, size_t n, rlk_sent *sent,
@@ -125,19 +142,13 @@ static int renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err)
     pthread_mutex_unlock(&lock->client->mutex);
     if (ttl_ms != 0)
         op.ttl_us = ttl_ms * 1000;
-    rc = rlk_send_renew(lock->client, &op, 1, &sent, err);
+    rc = rlk_send_renew(lock->client, &op, &sent, err);
     if (rc != ROWLOCK_OK)
         return rc;
-    switch (op.status) {
-    case ROWLOCK_OK:
+    if (op.status == ROWLOCK_OK)
         return extend(lock->client, tenure, &sent, &op, err);
-    case ROWLOCK_BUSY:
-        return rlk_fail_native(err, ROWLOCK_BUSY, 0, NULL, 1,
-                               "a transaction keeps the row locked: still held, try again");
-    default:
-        atomic_store(&tenure->lost, 1);
-        return lost(err);
-    }
+    atomic_store(&tenure->lost, 1);
+    return lost(err);
 }
 
 int rowlock_renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err)

@@ -192,6 +192,25 @@ static void test_renew_of_a_row_that_a_transaction_locks_is_busy_not_lost(void *
     rowlock_close(&client);
 }
 
+static void unlock_row(void)
+{
+    fake_find("a")->locked = 0;
+}
+
+static void test_renew_asks_again_for_a_row_that_is_locked_for_a_moment(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *lock = hold(client, "a", 1000, NULL);
+
+    (void)state;
+    fake_find("a")->locked = 1;
+    fake_clock_on_sleep(unlock_row);
+    assert_status(OK, rowlock_renew(lock, 0, NULL));
+    assert_int_equal(fake_clock_sleeps(), 1);
+    rowlock_release(&lock, NULL);
+    rowlock_close(&client);
+}
+
 static void test_close_releases_everything_in_one_call(void **state)
 {
     rowlock_client *client = open_client();
@@ -299,6 +318,7 @@ int main(void)
         cmocka_unit_test_setup(test_new_tenure_of_the_same_owner_ends_the_old_handles, fresh),
         cmocka_unit_test_setup(test_renew_of_a_row_that_a_transaction_locks_is_busy_not_lost,
                                fresh),
+        cmocka_unit_test_setup(test_renew_asks_again_for_a_row_that_is_locked_for_a_moment, fresh),
         cmocka_unit_test_setup(test_close_releases_everything_in_one_call, fresh),
         cmocka_unit_test_setup(test_close_gives_back_only_its_own_holds_of_a_shared_owner, fresh),
         cmocka_unit_test_setup(test_with_runs_and_releases_and_tells_of_a_loss, fresh),

@@ -133,6 +133,18 @@ static void test_no_database_at_all_is_econnect_by_the_bound(void **state)
     rowlock_close(&client);
 }
 
+static void test_open_does_not_try_again(void **state)
+{
+    rowlock_client *client = NULL;
+
+    (void)state;
+    fake_plan(1, FAKE_NO_CONNECTION, 0);
+    assert_status(ECONNECT, rowlock_open(&client, fake_driver(), "fake", NULL, NULL));
+    assert_int_equal(fake_calls(), 1);
+    assert_int_equal(fake_clock_sleeps(), 0);
+    assert_null(client);
+}
+
 static void test_refusal_is_reported_at_once(void **state)
 {
     rowlock_client *client = open_client();
@@ -261,6 +273,7 @@ int main(void)
         cmocka_unit_test_setup(test_retry_after_the_lease_ended_is_a_new_tenure, fresh),
         cmocka_unit_test_setup(test_lost_answer_and_no_database_after_it_is_unknown, fresh),
         cmocka_unit_test_setup(test_no_database_at_all_is_econnect_by_the_bound, fresh),
+        cmocka_unit_test_setup(test_open_does_not_try_again, fresh),
         cmocka_unit_test_setup(test_refusal_is_reported_at_once, fresh),
         cmocka_unit_test_setup(test_repeated_release_that_finds_another_owner_is_unknown, fresh),
         cmocka_unit_test_setup(test_failed_renew_leaves_the_lock_held_until_its_deadline, fresh),
