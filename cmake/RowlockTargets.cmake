@@ -8,6 +8,8 @@
 #   rowlock-<driver>         base + driver                   installed
 #   rowlock_testing          all of them, static, nothing hidden; for tests
 
+set(rlk_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/rowlock)
+
 # rlk_objects(<target> <source>...): an object library that sees include/ and src/base.
 function(rlk_objects target)
     add_library(${target} OBJECT ${ARGN})
@@ -16,21 +18,34 @@ function(rlk_objects target)
     set_property(GLOBAL APPEND PROPERTY rowlock_objects ${target})
 endfunction()
 
-# rlk_library(<name> <objects>...): an installed library made of object libraries.
-function(rlk_library name)
+# rlk_library(<name> <component> <objects>...): an installed library made of object libraries, for
+# users rowlock::<component>. Exports rowlock_* and nothing else (cmake/rowlock.map).
+function(rlk_library name component)
     set(objects "")
     foreach(part IN LISTS ARGN)
         list(APPEND objects $<TARGET_OBJECTS:${part}>)
     endforeach()
     add_library(${name} ${objects})
-    set_target_properties(${name} PROPERTIES VERSION ${PROJECT_VERSION}
-                          SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C)
+    add_library(rowlock::${component} ALIAS ${name})
+    set_target_properties(${name} PROPERTIES VERSION ${PROJECT_VERSION} EXPORT_NAME ${component}
+                          SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C
+                          LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/rowlock.map)
+    if(BUILD_SHARED_LIBS)
+        target_link_options(${name} PRIVATE
+                            LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/rowlock.map)
+        if(NOT ROWLOCK_SANITIZE)
+            target_link_options(${name} PRIVATE LINKER:-z,defs)
+        endif()
+    endif()
     target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
     set_property(GLOBAL APPEND PROPERTY rowlock_libraries ${name})
+    install(TARGETS ${name} EXPORT ${name}-targets)
+    install(EXPORT ${name}-targets NAMESPACE rowlock:: DESTINATION ${rlk_package_dir})
 endfunction()
 
-# Finds a client library by its pkg-config names, "a|b": the first that is there.
+# Finds a client library by its pkg-config names, "a|b": the first that is there. Sets <out> to a
+# target and <out>_pkg to the name.
 function(rlk_find_client out names)
     string(REPLACE "|" ";" names "${names}")
     foreach(name IN LISTS names)
@@ -77,10 +92,14 @@ function(rowlock_driver name option names package)
     target_include_directories(rlk_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src/drivers/${name}
                                ${CMAKE_CURRENT_BINARY_DIR}/generated/${name})
     target_link_libraries(rlk_${name} PRIVATE ${${name}})
-    rlk_library(rowlock-${name} rlk_base rlk_${name})
-    target_link_libraries(rowlock-${name} PRIVATE ${${name}} Threads::Threads)
+    # SQL text may be longer than the 4095 bytes that the standard promises for a string.
+    target_compile_options(rlk_${name} PRIVATE -Wno-overlength-strings)
+    rlk_library(rowlock-${name} ${name} rlk_base rlk_${name})
+    target_link_libraries(rowlock-${name} PRIVATE ${${name}} Threads::Threads INTERFACE rowlock)
     set_property(GLOBAL APPEND PROPERTY rowlock_drivers ${name})
-    set_property(GLOBAL PROPERTY rowlock_client_${name} "${${name}_pkg}")
+    rlk_pkgconfig(rowlock-${name} "The ${name} driver of rowlock" rowlock "${${name}_pkg}")
+    install(DIRECTORY ${PROJECT_SOURCE_DIR}/migrations/${name}
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/rowlock/migrations)
 endfunction()
 
 # Everything in one static library, for tests that look inside.
@@ -102,9 +121,38 @@ function(rowlock_testing_library)
     endforeach()
 endfunction()
 
-# Installs libraries, headers, the pkg-config files and the CMake package.
+# rlk_pkgconfig(<name> <description> <requires> <client>): <name>.pc. What the library needs itself is
+# private to a shared one; users of a static one must link it too.
+function(rlk_pkgconfig name description requires client)
+    string(REGEX REPLACE "([<>=]+)" " \\1 " client "${client}")
+    set(requires_private "")
+    set(libs_private "")
+    set(libs "-L\${libdir} -l${name}")
+    if(BUILD_SHARED_LIBS)
+        set(requires_private "${client}")
+        set(libs_private "-pthread")
+    else()
+        string(APPEND libs " -pthread")
+        string(JOIN ", " requires ${requires} ${client})
+    endif()
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/rowlock.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+    set_property(GLOBAL APPEND_STRING PROPERTY rowlock_clients
+                 "set(rowlock_client_${name} \"${client}\")\n")
+endfunction()
+
+# Installs the headers and the CMake package; libraries install themselves where they are made.
 function(rowlock_install)
-    get_property(libraries GLOBAL PROPERTY rowlock_libraries)
-    install(TARGETS ${libraries} EXPORT rowlock-targets)
+    rlk_pkgconfig(rowlock "${PROJECT_DESCRIPTION}" "" "")
+    get_property(rlk_clients GLOBAL PROPERTY rowlock_clients)
     install(DIRECTORY include/rowlock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+    configure_package_config_file(cmake/rowlock-config.cmake.in
+                                  ${PROJECT_BINARY_DIR}/rowlock-config.cmake
+                                  INSTALL_DESTINATION ${rlk_package_dir}
+                                  NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+    write_basic_package_version_file(${PROJECT_BINARY_DIR}/rowlock-config-version.cmake
+                                     COMPATIBILITY SameMajorVersion)
+    install(FILES ${PROJECT_BINARY_DIR}/rowlock-config.cmake
+                  ${PROJECT_BINARY_DIR}/rowlock-config-version.cmake
+            DESTINATION ${rlk_package_dir})
 endfunction()

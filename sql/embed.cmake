@@ -105,6 +105,7 @@ endforeach()
 
 set(steps "")
 set(count 0)
+file(REAL_PATH "${MIGRATIONS}" MIGRATIONS)
 file(GLOB files RELATIVE "${MIGRATIONS}" "${MIGRATIONS}/*.sql")
 list(SORT files)
 foreach(file IN LISTS files)

@@ -1,2 +1,383 @@
+-- The statements of the PostgreSQL driver.
+--
+-- Each runs alone in its own transaction, READ COMMITTED, in one round trip, for any number of
+-- locks: parameters that end in [] are parallel arrays, sorted by name. Rows are locked in that
+-- order, so that two batches cannot deadlock. Time is clock_timestamp() in microseconds since 1970:
+-- now() would be the time at which the transaction began, before a row lock was waited for.
+--
+-- MATERIALIZED is not for speed: such a part is computed once, and who reads it comes after it.
+
 -- name: acquire
-x
+-- $1 names[]  $2 owners[]  $3 notes[]  $4 ttls[] in us  $5 attempts[]
+-- $6 all or none  $7 pass over rows that somebody keeps locked instead of waiting for them
+WITH want AS MATERIALIZED (
+    SELECT w.name, w.owner, w.note, w.ttl, w.attempt
+      FROM unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::uuid[])
+        AS w (name, owner, note, ttl, attempt)
+-- For a first look: a lease that ends after this counts as live, and is tried again if it matters.
+), early AS MATERIALIZED (
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+-- All or none, and one is plainly held: then lock nothing at all.
+), barred AS MATERIALIZED (
+    SELECT $6::boolean AND EXISTS (
+        SELECT FROM want AS w
+          JOIN rowlock_locks AS l ON l.name = w.name
+         WHERE l.owner <> w.owner AND l.expire_time > (SELECT now FROM early)
+    ) AS is_barred
+-- Rows that look free or are the owner's own are locked, and looked at again under the lock.
+), waited AS MATERIALIZED (
+    SELECT w.*
+      FROM want AS w
+      JOIN rowlock_locks AS l ON l.name = w.name
+     WHERE NOT $7::boolean
+       AND NOT (SELECT is_barred FROM barred)
+       AND (l.owner = w.owner OR l.expire_time <= (SELECT now FROM early))
+     ORDER BY w.name
+       FOR NO KEY UPDATE OF l
+), passed AS MATERIALIZED (
+    SELECT w.*
+      FROM want AS w
+      JOIN rowlock_locks AS l ON l.name = w.name
+     WHERE $7
+       AND NOT (SELECT is_barred FROM barred)
+       AND (l.owner = w.owner OR l.expire_time <= (SELECT now FROM early))
+     ORDER BY w.name
+       FOR NO KEY UPDATE OF l SKIP LOCKED
+), locked AS (
+    SELECT * FROM waited UNION ALL SELECT * FROM passed
+), absent AS MATERIALIZED (
+    SELECT w.*
+      FROM want AS w
+     WHERE NOT EXISTS (SELECT FROM rowlock_locks AS l WHERE l.name = w.name)
+     ORDER BY w.name
+-- Nothing is written before every lock is held: count(*) has seen them all.
+), gate AS MATERIALIZED (
+    SELECT NOT $6 OR count(*) = cardinality($1) AS is_open
+      FROM (SELECT FROM locked UNION ALL SELECT FROM absent) AS c
+-- The clock is read for each row as it is inserted, and again when it is in.
+), made AS (
+    INSERT INTO rowlock_locks
+           (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
+    SELECT w.name, w.owner, c.now, 1, w.attempt, c.now, c.now + w.ttl, w.note
+      FROM absent AS w
+     CROSS JOIN LATERAL (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+                          WHERE w.name IS NOT NULL OFFSET 0) AS c
+     WHERE (SELECT is_open FROM gate)
+        ON CONFLICT (name) DO NOTHING
+    RETURNING name, fence, hold_count, expire_time - acquire_time AS ttl,
+              extract(epoch FROM clock_timestamp()) * 1000000 - acquire_time > 1000000 AS is_late
+-- Inserts come before this: they wait for rows that others have changed, but not for rows that are
+-- only locked, so that two batches that see different rows as absent cannot deadlock.
+), clock AS MATERIALIZED (
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now, count(*)
+      FROM made
+), taken AS (
+    UPDATE rowlock_locks AS l
+       SET owner        = w.owner,
+           attempt      = w.attempt,
+           expire_time  = greatest(l.expire_time, c.now + w.ttl),
+           fence        = CASE WHEN l.owner = w.owner AND l.expire_time > c.now THEN l.fence
+                               ELSE greatest(l.fence + 1, c.now) END,
+           hold_count   = CASE WHEN NOT (l.owner = w.owner AND l.expire_time > c.now) THEN 1
+                               WHEN l.attempt = w.attempt THEN l.hold_count
+                               ELSE l.hold_count + 1 END,
+           acquire_time = CASE WHEN l.owner = w.owner AND l.expire_time > c.now THEN l.acquire_time
+                               ELSE c.now END,
+           note         = CASE WHEN l.owner = w.owner AND l.expire_time > c.now AND w.note = ''
+                               THEN l.note ELSE w.note END
+      FROM locked AS w
+     CROSS JOIN clock AS c
+     WHERE l.name = w.name
+       AND (SELECT is_open FROM gate)
+    RETURNING l.name, l.fence, l.hold_count, l.expire_time - c.now AS ttl
+)
+SELECT name, true AS acquired, fence, hold_count, ttl AS remaining, NULL AS holder
+  FROM taken
+ UNION ALL
+-- An insert that had to wait carries a clock, and so a fence, from before. If a tenure of somebody
+-- else's came and was reaped since, its fence would be larger: the cast fails and undoes it all.
+SELECT name, true,
+       CASE WHEN is_late THEN ('rowlock: slow, again: ' || name::text)::bigint ELSE fence END,
+       hold_count, ttl, NULL
+  FROM made
+ UNION ALL
+-- What was not had, with what can be seen of the row. If all were to be had, and one that somebody
+-- made in the meantime is missing from them, the cast fails likewise.
+SELECT w.name, false,
+       CASE WHEN $6 AND (SELECT is_open FROM gate)
+            THEN ('rowlock: raced, again: ' || w.name::text)::bigint ELSE l.fence END,
+       l.hold_count, l.expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+       l.owner
+  FROM want AS w
+  LEFT JOIN rowlock_locks AS l ON l.name = w.name
+ WHERE w.name NOT IN (SELECT name FROM taken UNION ALL SELECT name FROM made)
+
+-- name: acquire_one
+-- The same for one name, without a step that locks first: the UPDATE does. The usual case, cheaper.
+-- $1 name  $2 owner  $3 note  $4 ttl in us  $5 attempt
+WITH taken AS (
+    UPDATE rowlock_locks AS l
+       SET (owner, attempt, expire_time, fence, hold_count, acquire_time, note) = (
+               SELECT $2::text,
+                      $5::uuid,
+                      greatest(l.expire_time, c.now + $4::bigint),
+                      CASE WHEN c.goes_on THEN l.fence ELSE greatest(l.fence + 1, c.now) END,
+                      CASE WHEN NOT c.goes_on THEN 1
+                           WHEN l.attempt = $5::uuid THEN l.hold_count
+                           ELSE l.hold_count + 1 END,
+                      CASE WHEN c.goes_on THEN l.acquire_time ELSE c.now END,
+                      CASE WHEN c.goes_on AND $3::text = '' THEN l.note ELSE $3::text END
+                 FROM (SELECT t.now, l.owner = $2::text AND l.expire_time > t.now AS goes_on
+                         FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+                                   AS now
+                               OFFSET 0) AS t
+                       OFFSET 0) AS c
+           )
+     WHERE l.name = $1::bytea
+       AND (l.owner = $2::text
+            OR l.expire_time <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+    RETURNING l.fence, l.hold_count, l.expire_time
+), made AS (
+    INSERT INTO rowlock_locks
+           (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
+    SELECT $1::bytea, $2::text, c.now, 1, $5::uuid, c.now, c.now + $4::bigint, $3::text
+      FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
+     WHERE NOT EXISTS (SELECT FROM rowlock_locks AS l WHERE l.name = $1::bytea)
+        ON CONFLICT (name) DO NOTHING
+    RETURNING fence, hold_count, expire_time,
+              extract(epoch FROM clock_timestamp()) * 1000000 - acquire_time > 1000000 AS is_late
+), had AS (
+    SELECT fence, hold_count, expire_time FROM taken
+     UNION ALL
+    SELECT CASE WHEN is_late THEN ('rowlock: slow, again: ' || fence::text)::bigint ELSE fence END,
+           hold_count, expire_time
+      FROM made
+)
+SELECT $1::bytea AS name, true AS acquired, fence, hold_count,
+       expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS remaining,
+       NULL AS holder
+  FROM had
+ UNION ALL
+SELECT $1::bytea, false, l.fence, l.hold_count,
+       l.expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+       l.owner
+  FROM rowlock_locks AS l
+ WHERE l.name = $1::bytea
+   AND NOT EXISTS (SELECT FROM had)
+
+-- name: renew
+-- $1 names[]  $2 owners[]  $3 fences[]  $4 ttls[] in us
+-- A row that a transaction has locked at this moment is passed over and answered as not renewed;
+-- a lease that is not there, or not any more, is not answered at all.
+WITH want AS MATERIALIZED (
+    SELECT w.name, w.owner, w.fence, w.ttl
+      FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bigint[])
+        AS w (name, owner, fence, ttl)
+), locked AS MATERIALIZED (
+    SELECT w.name, w.ttl
+      FROM want AS w
+      JOIN rowlock_locks AS l ON l.name = w.name
+     WHERE l.owner = w.owner
+       AND l.fence = w.fence
+       AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+     ORDER BY w.name
+       FOR NO KEY UPDATE OF l SKIP LOCKED
+), clock AS MATERIALIZED (
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+           count(*)                                                  AS locked_count
+      FROM locked
+), renewed AS (
+    UPDATE rowlock_locks AS l
+       SET expire_time = greatest(l.expire_time, c.now + w.ttl)
+      FROM locked AS w
+     CROSS JOIN clock AS c
+     WHERE l.name = w.name
+       AND l.expire_time > c.now
+    RETURNING l.name, l.hold_count, l.expire_time - c.now AS remaining
+)
+SELECT name, true AS renewed, hold_count, remaining
+  FROM renewed
+ UNION ALL
+SELECT w.name, false, l.hold_count,
+       l.expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+  FROM want AS w
+  JOIN rowlock_locks AS l ON l.name = w.name
+ WHERE l.owner = w.owner
+   AND l.fence = w.fence
+   AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+   AND w.name NOT IN (SELECT name FROM renewed)
+
+-- name: release
+-- $1 names[]  $2 owners[]  $3 fences[]  $4 attempts[]  $5 wholes[]: all holds of it, not only one
+-- The commit is not waited for (synchronous_commit, for this transaction alone): a release that a
+-- crash undoes runs out by itself.
+WITH relaxed AS MATERIALIZED (
+    SELECT set_config('synchronous_commit', 'off', true) AS mode
+), want AS MATERIALIZED (
+    SELECT w.name, w.owner, w.fence, w.attempt, w.whole
+      FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::uuid[], $5::boolean[])
+        AS w (name, owner, fence, attempt, whole)
+), locked AS MATERIALIZED (
+    SELECT w.name, w.attempt, w.whole, l.attempt = w.attempt AS is_repeated, l.hold_count
+      FROM relaxed
+     CROSS JOIN want AS w
+      JOIN rowlock_locks AS l ON l.name = w.name
+     WHERE l.owner = w.owner
+       AND l.fence = w.fence
+     ORDER BY w.name
+       FOR NO KEY UPDATE OF l
+), clock AS MATERIALIZED (
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+           count(*)                                                  AS locked_count
+      FROM locked
+), released AS (
+    UPDATE rowlock_locks AS l
+       SET attempt     = w.attempt,
+           hold_count  = CASE WHEN w.whole THEN 0 ELSE l.hold_count - 1 END,
+           expire_time = CASE WHEN w.whole OR l.hold_count = 1 THEN c.now ELSE l.expire_time END
+      FROM locked AS w
+     CROSS JOIN clock AS c
+     WHERE l.name = w.name
+       AND NOT w.is_repeated
+       AND l.hold_count > 0
+       AND l.expire_time > c.now
+    RETURNING l.name, l.hold_count
+)
+SELECT name, hold_count
+  FROM released
+ UNION ALL
+SELECT name, hold_count
+  FROM locked
+ WHERE is_repeated
+
+-- name: release_one
+-- The same for one name, cheaper. No answer may also mean that an earlier sending of this very call
+-- was still under way: `release`, which looks under the lock, then tells.
+-- $1 name  $2 owner  $3 fence  $4 attempt  $5 whole
+WITH relaxed AS MATERIALIZED (
+    SELECT set_config('synchronous_commit', 'off', true) AS mode
+), released AS (
+    UPDATE rowlock_locks AS l
+       SET attempt     = $4::uuid,
+           hold_count  = CASE WHEN $5::boolean THEN 0 ELSE l.hold_count - 1 END,
+           expire_time = CASE WHEN $5::boolean OR l.hold_count = 1
+                              THEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+                              ELSE l.expire_time END
+      FROM relaxed
+     WHERE l.name = $1::bytea
+       AND l.owner = $2::text
+       AND l.fence = $3::bigint
+       AND l.attempt <> $4::uuid
+       AND l.hold_count > 0
+       AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+    RETURNING l.name, l.hold_count
+)
+SELECT name, hold_count
+  FROM released
+
+-- name: force_release
+-- $1 name  $2 fence of the tenure to end, 0: any  $3 attempt
+WITH ended AS (
+    UPDATE rowlock_locks AS l
+       SET (fence, hold_count, expire_time, attempt) = (
+               SELECT greatest(l.fence + 1, c.now), 0, c.now, $3::uuid
+                 FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+                       OFFSET 0) AS c
+           )
+     WHERE l.name = $1::bytea
+       AND l.attempt <> $3::uuid
+       AND ($2::bigint = 0 OR l.fence = $2::bigint)
+       AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+    RETURNING l.fence
+)
+SELECT fence
+  FROM ended
+ UNION ALL
+SELECT l.fence
+  FROM rowlock_locks AS l
+ WHERE l.name = $1::bytea
+   AND l.attempt = $3::uuid
+
+-- name: reap
+-- $1 retention in us  $2 at most so many rows
+-- A row whose fence is not well below the clock stays: without it the fence could be given again.
+WITH relaxed AS MATERIALIZED (
+    SELECT set_config('synchronous_commit', 'off', true) AS mode
+), old AS MATERIALIZED (
+    SELECT l.name
+      FROM relaxed
+     CROSS JOIN rowlock_locks AS l
+     WHERE greatest(l.expire_time, l.fence)
+           < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $1::bigint
+     ORDER BY l.name
+     LIMIT $2::bigint
+       FOR UPDATE OF l SKIP LOCKED
+), reaped AS (
+    DELETE FROM rowlock_locks AS l
+     USING old AS o
+     WHERE l.name = o.name
+    RETURNING l.name
+)
+SELECT count(*) AS reaped
+  FROM reaped
+
+-- name: list
+-- $1 first name  $2 name behind the last  $3 free rows, too  $4 at most so many rows
+SELECT l.name, l.owner, l.note, l.fence, l.hold_count,
+       c.now - l.acquire_time AS held,
+       l.expire_time - c.now  AS remaining
+  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
+ CROSS JOIN rowlock_locks AS l
+ WHERE l.name >= $1::bytea
+   AND l.name < $2::bytea
+   AND ($3::boolean OR l.expire_time > c.now)
+ ORDER BY l.name
+ LIMIT $4::bigint
+
+-- name: schema_version
+SELECT max(version) AS version
+  FROM rowlock_schema
+
+-- name: schema_exists
+-- By way of pg_class: opening it makes this session take note of what others have created since its
+-- transaction began. to_regclass() alone would answer from its cache.
+SELECT EXISTS (
+           SELECT FROM pg_catalog.pg_class AS c WHERE c.oid = to_regclass('rowlock_schema')
+       ) AS is_there
+
+-- name: schema_lock
+-- One migration at a time; freed by COMMIT or ROLLBACK.
+SELECT pg_advisory_xact_lock(hashtextextended('rowlock_schema', 0))
+
+-- name: server
+-- backend_pid differs from what the connection was told if a pooler stands in between.
+SELECT pg_backend_pid() AS backend_pid, pg_is_in_recovery() AS is_standby
+
+-- name: session
+-- $1 lock_timeout  $2 statement_timeout  $3 for this transaction only (through a pooler)
+-- Whatever the role's or the database's defaults are. The plan is always the primary key, row by
+-- row: not a scan because the table was small or unknown when the plan was made.
+SELECT set_config('lock_timeout', $1::text, $3::boolean),
+       set_config('statement_timeout', $2::text, $3::boolean),
+       set_config('default_transaction_isolation', 'read committed', $3::boolean),
+       set_config('default_transaction_read_only', 'off', $3::boolean),
+       set_config('default_transaction_deferrable', 'off', $3::boolean),
+       set_config('synchronous_commit',
+                  CASE current_setting('synchronous_commit')
+                      WHEN 'off' THEN 'on'
+                      ELSE current_setting('synchronous_commit') END, $3::boolean),
+       set_config('plan_cache_mode', 'force_generic_plan', $3::boolean),
+       set_config('enable_seqscan', 'off', $3::boolean),
+       set_config('enable_bitmapscan', 'off', $3::boolean),
+       set_config('enable_hashjoin', 'off', $3::boolean),
+       set_config('enable_mergejoin', 'off', $3::boolean),
+       set_config('jit', 'off', $3::boolean)
+
+-- name: begin
+BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE
+
+-- name: commit
+COMMIT
+
+-- name: rollback
+ROLLBACK

@@ -52,8 +52,19 @@
 
 #include "version.h"
 
+/* What the _INIT macros are made of: all fields zero but the size. */
 #ifdef __cplusplus
+template <typename type> inline type rowlock_init_()
+{
+    type options = type();
+    options.size = sizeof options;
+    return options;
+}
+#define ROWLOCK_INIT_(type) rowlock_init_<type>()
+
 extern "C" {
+#else
+#define ROWLOCK_INIT_(type) {.size = sizeof(type)}
 #endif
 
 #if defined(__GNUC__)
@@ -137,11 +148,6 @@ typedef struct rowlock_options {
     int32_t schema_policy;      /* enum rowlock_schema_policy */
 } rowlock_options;
 
-#ifdef __cplusplus
-#define ROWLOCK_INIT_(type) {sizeof(type)}
-#else
-#define ROWLOCK_INIT_(type) {.size = sizeof(type)}
-#endif
 #define ROWLOCK_OPTIONS_INIT ROWLOCK_INIT_(rowlock_options)
 
 /* Opens a client and connects once, so that a wrong address or a missing table shows here.

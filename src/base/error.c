@@ -14,6 +14,22 @@ int rlk_ok(rowlock_error *err)
     return ROWLOCK_OK;
 }
 
+/* A message that was cut off may end within a UTF-8 character: drop what is left of it. */
+static void drop_partial(char *message)
+{
+    size_t end = strlen(message), start = end;
+
+    while (start > 0 && end - start < 4 && ((unsigned char)message[start - 1] & 0xc0) == 0x80)
+        start--;
+    if (start > 0 && (unsigned char)message[start - 1] >= 0xc0) {
+        unsigned char head = (unsigned char)message[start - 1];
+        size_t whole = head >= 0xf0 ? 4 : head >= 0xe0 ? 3 : 2;
+
+        if (end - (start - 1) < whole)
+            message[start - 1] = '\0';
+    }
+}
+
 /* Messages of servers come with line breaks and a final full stop; ours are one line without. */
 static void tidy(char *message)
 {
@@ -34,7 +50,8 @@ static int fail(rowlock_error *err, int status, const char *format, va_list args
         return status;
     memset(err, 0, sizeof *err);
     err->status = status;
-    vsnprintf(err->message, sizeof err->message, format, args);
+    if (vsnprintf(err->message, sizeof err->message, format, args) >= (int)sizeof err->message)
+        drop_partial(err->message);
     tidy(err->message);
     return status;
 }

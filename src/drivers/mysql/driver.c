@@ -1,1 +1,156 @@
-#include "sql_mysql.h"
+/* SPDX-License-Identifier: MIT */
+#include "rowlock/mysql.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "my.h"
+
+/* The table names are put into the statements once. */
+static int render(my_conn *conn, rowlock_error *err)
+{
+    for (int i = 0; i < SQL_COUNT; i++) {
+        rlk_text text = {0};
+
+        rlk_sql_render(&text, sql_text[i], conn->prefix, conn->schema, '`');
+        if (text.failed)
+            return rlk_fail_memory(err);
+        conn->sql[i] = text.data;
+    }
+    return ROWLOCK_OK;
+}
+
+/* "8.0.36", "10.11.6-MariaDB-...", also "5.5.5-10.11.6-MariaDB" of old protocols. */
+static int check_version(const char *version, rowlock_error *err)
+{
+    int maria = strstr(version, "MariaDB") != NULL;
+    const char *start = maria && strncmp(version, "5.5.5-", 6) == 0 ? version + 6 : version;
+    char *dot = NULL;
+    long major = strtol(start, &dot, 10), minor = *dot == '.' ? strtol(dot + 1, NULL, 10) : 0;
+
+    if (maria ? major > 10 || (major == 10 && minor >= 6) : major >= 8)
+        return ROWLOCK_OK;
+    return rlk_fail(err, ROWLOCK_ECONNECT,
+                    "the server is %.60s: MySQL 8.0 or MariaDB 10.6 is needed (SKIP LOCKED)",
+                    version);
+}
+
+/* Sets the session up and looks at the server, in one round trip. */
+static int start_session(my_conn *conn, int64_t deadline, rowlock_error *err)
+{
+    MYSQL_RES *result = NULL;
+    MYSQL_ROW row;
+    int status;
+
+    conn->packet_max = 65536;
+    my_start(conn);
+    my_add(conn, SQL_SESSION, NULL, 0);
+    status = my_run(conn, deadline, &result, err);
+    if (status == ROWLOCK_EUNKNOWN && err != NULL)
+        err->status = ROWLOCK_ECONNECT;
+    if (status != ROWLOCK_OK)
+        return status == ROWLOCK_EUNKNOWN ? ROWLOCK_ECONNECT : status;
+    row = mysql_fetch_row(result);
+    if (row == NULL || row[0] == NULL)
+        status = rlk_fail(err, ROWLOCK_ECONNECT, "the server does not tell its version");
+    else if (my_int(row[1]) != 0)
+        status = rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
+                                 "the server is read-only: connect to the primary");
+    else
+        status = check_version(row[0], err);
+    if (status == ROWLOCK_OK)
+        conn->packet_max = (size_t)my_int(row[2]);
+    mysql_free_result(result);
+    return status;
+}
+
+static int connect_to(my_conn *conn, my_address *address, int64_t deadline, rowlock_error *err)
+{
+    const char *password = getenv("MYSQL_PWD");
+
+    if (address->password == NULL && password != NULL) {
+        address->password = strdup(password);
+        if (address->password == NULL)
+            return rlk_fail_memory(err);
+    }
+    conn->mysql = my_client_new(address);
+    if (conn->mysql == NULL)
+        return rlk_fail_memory(err);
+    conn->dead = 1; /* until it lives */
+    if (!my_client_connect(conn->mysql, address, deadline))
+        return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
+                               "cannot connect: the server did not answer in time");
+    if (mysql_errno(conn->mysql) != 0)
+        return my_connect_error(conn->mysql, err);
+    conn->dead = 0;
+    my_client_keep_alive(conn->mysql);
+    return start_session(conn, deadline, err);
+}
+
+static int my_open(void *handle, const rowlock_config *config, uint32_t timeout_ms,
+                   rowlock_error *err)
+{
+    my_conn *conn = handle;
+    int64_t deadline = my_deadline(timeout_ms);
+    my_address address;
+    int status;
+
+    my_client_enter();
+    rlk_ok(err);
+    status = my_address_parse(&address, config->address, err);
+    if (status == ROWLOCK_OK) {
+        conn->prefix = strdup(config->prefix);
+        conn->schema = config->schema != NULL ? strdup(config->schema) : NULL;
+        conn->database = strdup(address.database);
+        if (conn->prefix == NULL || conn->database == NULL ||
+            (config->schema != NULL && conn->schema == NULL))
+            status = rlk_fail_memory(err);
+    }
+    if (status == ROWLOCK_OK)
+        status = render(conn, err);
+    if (status == ROWLOCK_OK)
+        status = connect_to(conn, &address, deadline, err);
+    my_address_free(&address);
+    return status;
+}
+
+static void my_close(void *handle)
+{
+    my_conn *conn = handle;
+
+    my_client_enter();
+    my_client_close(conn->mysql, conn->dead);
+    for (int i = 0; i < SQL_COUNT; i++)
+        free(conn->sql[i]);
+    free(conn->prefix);
+    free(conn->schema);
+    free(conn->database);
+    rlk_text_free(&conn->packet);
+    rlk_text_free(&conn->json);
+    *conn = (my_conn){0};
+}
+
+static const rowlock_driver my_driver = {
+    .size = sizeof(rowlock_driver),
+    .name = "mysql",
+    .conn_size = sizeof(my_conn),
+    .quote = '`',
+    .has_schemas = 1,
+    .migration_count = MIGRATION_COUNT,
+    .migrations = migrations,
+    .open = my_open,
+    .close = my_close,
+    .acquire = my_acquire,
+    .renew = my_renew,
+    .release = my_release,
+    .force_release = my_force_release,
+    .reap = my_reap,
+    .list = my_list,
+    .schema_version = my_schema_version,
+    .schema_apply = my_schema_apply,
+};
+
+const rowlock_driver *rowlock_mysql(void)
+{
+    return &my_driver;
+}

@@ -1,1 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+#include "rowlock/postgresql.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "pg.h"
 #include "sql_postgresql.h"
+
+static const char *text_of(pg_statement statement)
+{
+    static const int numbers[PG_STATEMENT_COUNT] = {
+        [PG_ACQUIRE] = SQL_ACQUIRE,
+        [PG_ACQUIRE_ONE] = SQL_ACQUIRE_ONE,
+        [PG_RENEW] = SQL_RENEW,
+        [PG_RELEASE] = SQL_RELEASE,
+        [PG_RELEASE_ONE] = SQL_RELEASE_ONE,
+        [PG_FORCE_RELEASE] = SQL_FORCE_RELEASE,
+        [PG_REAP] = SQL_REAP,
+        [PG_LIST] = SQL_LIST,
+        [PG_SCHEMA_VERSION] = SQL_SCHEMA_VERSION,
+        [PG_SCHEMA_EXISTS] = SQL_SCHEMA_EXISTS,
+        [PG_SCHEMA_LOCK] = SQL_SCHEMA_LOCK,
+        [PG_SERVER] = SQL_SERVER,
+        [PG_SESSION] = SQL_SESSION,
+        [PG_BEGIN] = SQL_BEGIN,
+        [PG_COMMIT] = SQL_COMMIT,
+        [PG_ROLLBACK] = SQL_ROLLBACK,
+    };
+
+    return sql_text[numbers[statement]];
+}
+
+const char *pg_schema_or_null(const pg_conn *conn)
+{
+    return conn->schema[0] == '\0' ? NULL : conn->schema;
+}
+
+const char *pg_sql(pg_conn *conn, pg_statement statement)
+{
+    rlk_text *sql = &conn->sql[statement];
+
+    if (sql->length == 0)
+        rlk_sql_render(sql, text_of(statement), conn->prefix, pg_schema_or_null(conn), '"');
+    if (sql->failed)
+        rlk_text_free(sql);
+    return sql->data;
+}
+
+const rowlock_migration *pg_migration(int version)
+{
+    return &migrations[version - 1];
+}
+
+static void ignore_notice(void *payload, const PGresult *result)
+{
+    (void)payload;
+    (void)result;
+}
+
+/* Is it the primary, and does a pooler stand in between? */
+static int look_at_server(pg_conn *conn, int64_t deadline, rowlock_error *err)
+{
+    PGresult *result;
+    int status, is_standby;
+
+    pg_params_clear(&conn->params);
+    status = pg_call_bare(conn, PG_SERVER, &result, deadline, err);
+    if (status != ROWLOCK_OK)
+        return status;
+    conn->is_pooled = pg_get_int(result, 0, 0) != PQbackendPID(conn->pg);
+    is_standby = pg_get_bool(result, 0, 1);
+    PQclear(result);
+    if (is_standby)
+        return rlk_fail_native(
+            err, ROWLOCK_ECONNECT, 0, "25006", 0,
+            "the server is a standby, which is read-only: connect to the primary");
+    return ROWLOCK_OK;
+}
+
+static int set_up_session(pg_conn *conn, int64_t deadline, uint32_t timeout_ms, rowlock_error *err)
+{
+    PGresult *result;
+    int status = look_at_server(conn, deadline, err);
+
+    if (status != ROWLOCK_OK || conn->is_pooled)
+        return status;
+    pg_session_params(&conn->params, timeout_ms, 0);
+    status = pg_call_bare(conn, PG_SESSION, &result, deadline, err);
+    conn->limit_ms = timeout_ms;
+    PQclear(result);
+    return status;
+}
+
+static int pg_open(void *memory, const rowlock_config *config, uint32_t timeout_ms,
+                   rowlock_error *err)
+{
+    pg_conn *conn = memory;
+    int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
+    int status;
+
+    snprintf(conn->prefix, sizeof conn->prefix, "%s", config->prefix);
+    snprintf(conn->schema, sizeof conn->schema, "%s", config->schema == NULL ? "" : config->schema);
+    status = pg_connect_start(&conn->pg, config->address, timeout_ms, err);
+    if (status != ROWLOCK_OK)
+        return status;
+    PQsetNoticeReceiver(conn->pg, ignore_notice, NULL);
+    status = pg_connect_wait(conn, deadline, err);
+    if (status == ROWLOCK_OK)
+        status = set_up_session(conn, deadline, timeout_ms, err);
+    /* Nothing was asked that could have changed anything. */
+    if (status == ROWLOCK_EDRIVER)
+        status = ROWLOCK_EUNKNOWN;
+    return pg_unchanged(status, err);
+}
+
+static void pg_close(void *memory)
+{
+    pg_conn *conn = memory;
+
+    /* The socket does not block: the goodbye is sent if there is room for it. */
+    PQfinish(conn->pg);
+    for (int i = 0; i < PG_STATEMENT_COUNT; i++)
+        rlk_text_free(&conn->sql[i]);
+    pg_params_free(&conn->params);
+    pg_params_free(&conn->session_params);
+    *conn = (pg_conn){0};
+}
+
+const rowlock_driver *rowlock_postgresql(void)
+{
+    static const rowlock_driver driver = {
+        .size = sizeof(rowlock_driver),
+        .name = "postgresql",
+        .conn_size = sizeof(pg_conn),
+        .quote = '"',
+        .has_schemas = 1,
+        .migration_count = MIGRATION_COUNT,
+        .migrations = migrations,
+        .open = pg_open,
+        .close = pg_close,
+        .acquire = pg_acquire,
+        .renew = pg_renew,
+        .release = pg_release,
+        .force_release = pg_force_release,
+        .reap = pg_reap,
+        .list = pg_list,
+        .schema_version = pg_schema_version,
+        .schema_apply = pg_schema_apply,
+    };
+
+    return &driver;
+}

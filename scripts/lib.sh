@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+#
+# Shell functions that the scripts share; source it.
+
+say() {
+    printf '== %s\n' "$*"
+}
+
+die() {
+    printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+    exit 1
+}
+
+# as_root COMMAND...
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    else
+        sudo "$@"
+    fi
+}
+
+# missing_packages PACKAGE...: those that dpkg does not have installed.
+missing_packages() {
+    local package
+    for package; do
+        dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
+            echo "$package"
+    done
+}
+
+# Packages of servers start them when they are installed, unless this file tells them not to. Tests
+# start servers of their own.
+policy=/usr/sbin/policy-rc.d
+
+forbid_server_starts() {
+    [ ! -e "$policy" ] || return 0
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+    as_root chmod 755 "$policy"
+    forbidden=1
+}
+
+allow_server_starts() {
+    [ -z "${forbidden:-}" ] || as_root rm -f "$policy"
+    forbidden=
+}
+
+# install_packages PACKAGE...: with apt-get, what is missing; never at the price of removing a package
+# (another database server, say). Elsewhere says what to install, and goes on: the build names what it
+# lacks.
+install_packages() {
+    local missing
+    if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+        say "no apt-get here; install what corresponds to Debian's: $*"
+        return 0
+    fi
+    missing=$(missing_packages "$@")
+    [ -n "$missing" ] || return 0
+    if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+        die "neither root nor sudo; install these and use --no-install: $(echo $missing)"
+    fi
+    say "installing $(echo $missing)"
+    forbid_server_starts
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=3 update &&
+        # shellcheck disable=SC2086 # a list of words
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Acquire::Retries=3 \
+            install --no-install-recommends --no-remove $missing >/dev/null || {
+        allow_server_starts
+        die "apt-get failed; install these by hand and use --no-install: $(echo $missing)"
+    }
+    allow_server_starts
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Options by table. getopt_long() is not used: it prints messages of its own shape, and it cannot
+ * tell what stands before "--" from what stands after it. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+typedef struct parser {
+    const cli_command *command;
+    const cli_option *options;
+    char **argv;
+    int argc, next; /* the argument to be read next */
+} parser;
+
+static int set_number(int *out, const char *shown, const char *value)
+{
+    char *end;
+    long number;
+
+    errno = 0;
+    number = strtol(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || *end || errno || number > INT_MAX)
+        return cli_usage("%s: '%s' is not a number", shown, value);
+    *out = (int)number;
+    return CLI_GO_ON;
+}
+
+static int set(const cli_option *option, const char *shown, char *value)
+{
+    switch (option->kind) {
+    case CLI_FLAG:
+        *(int *)option->value = 1;
+        return CLI_GO_ON;
+    case CLI_TEXT:
+        *(const char **)option->value = value;
+        return CLI_GO_ON;
+    case CLI_NUMBER:
+        return set_number(option->value, shown, value);
+    case CLI_DURATION:
+        if (cli_duration(option->value, value) != 0)
+            return cli_usage("%s: '%s' is not a duration like 500ms, 30s, 5m or 1h30m", shown,
+                             value);
+        return CLI_GO_ON;
+    }
+    return CLI_OTHER;
+}
+
+/* The value that follows as an argument of its own. */
+static int set_from_next(parser *p, const cli_option *option, const char *shown)
+{
+    if (p->next == p->argc)
+        return cli_usage("%s needs a value", shown);
+    return set(option, shown, p->argv[p->next++]);
+}
+
+static int unknown(const parser *p, const char *shown)
+{
+    return cli_usage("unknown option %s; see 'rowlock %s --help'", shown, p->command->name);
+}
+
+/* "--ttl 5s", "--ttl=5s", "--nonblock" */
+static int parse_long(parser *p, char *argument)
+{
+    char *value = strchr(argument, '=');
+    const cli_option *option = p->options;
+
+    if (value)
+        *value++ = '\0';
+    while (option->name && strcmp(option->name, argument + 2) != 0)
+        option++;
+    if (!option->name)
+        return unknown(p, argument);
+    if (option->kind == CLI_FLAG && value)
+        return cli_usage("%s takes no value", argument);
+    if (option->kind == CLI_FLAG || value)
+        return set(option, argument, value);
+    return set_from_next(p, option, argument);
+}
+
+/* "-t 5s", "-t5s", "-n", "-nt5s" */
+static int parse_letters(parser *p, char *argument)
+{
+    int result = CLI_GO_ON;
+
+    for (char *letter = argument + 1; *letter && result == CLI_GO_ON; letter++) {
+        const char shown[3] = {'-', *letter, '\0'};
+        const cli_option *option = p->options;
+
+        while (option->name && option->letter != *letter)
+            option++;
+        if (!option->name)
+            return unknown(p, shown);
+        if (option->kind != CLI_FLAG)
+            return letter[1] ? set(option, shown, letter + 1) : set_from_next(p, option, shown);
+        result = set(option, shown, NULL);
+    }
+    return result;
+}
+
+int cli_parse(cli_args *out, const cli_command *command, const cli_option *options, int argc,
+              char **argv)
+{
+    parser p = {command, options, argv, argc, 0};
+    int result = CLI_GO_ON;
+
+    *out = (cli_args){.words = argv};
+    while (p.next < argc && result == CLI_GO_ON) {
+        char *argument = argv[p.next++];
+
+        if (strcmp(argument, "--") == 0) {
+            out->command = argv + p.next;
+            break;
+        }
+        if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0) {
+            fputs(command->help, stdout);
+            return CLI_OK;
+        }
+        if (argument[0] != '-' || argument[1] == '\0')
+            out->words[out->count++] = argument;
+        else
+            result = argument[1] == '-' ? parse_long(&p, argument) : parse_letters(&p, argument);
+    }
+    return result;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of the command share. Results go to stdout; everything else is one line on stderr
+ * that starts with "rowlock: ". Functions that end a subcommand return its exit status. */
+#ifndef ROWLOCK_CLI_H
+#define ROWLOCK_CLI_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "rowlock/rowlock.h"
+
+/* Exit statuses, of sysexits.h where it has one; the table stands in rowlock.1. */
+enum cli_exit {
+    CLI_OK = 0,
+    CLI_USAGE = 64,  /* wrong option, duration, name or address: nothing was done */
+    CLI_NO_DB = 69,  /* the database cannot be used */
+    CLI_OTHER = 70,  /* any other error */
+    CLI_BUSY = 75,   /* not acquired */
+    CLI_SCHEMA = 78, /* the tables are missing, too old or too new */
+    CLI_LOST = 79,   /* the lease ended while the command ran */
+    CLI_NOT_EXEC = 126,
+    CLI_NOT_FOUND = 127,
+    CLI_SIGNAL = 128 /* plus the signal's number */
+};
+
+#define CLI_GO_ON (-1) /* no exit status: go on */
+
+/* ---- messages (text.c) ----------------------------------------------------------------------- */
+
+/* One line to stderr. Control characters are shown as '?', so that no name can play tricks. */
+void cli_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The same; returns CLI_USAGE. */
+int cli_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Tells what the library said, and returns the exit status of it. */
+int cli_fail(const rowlock_error *err);
+
+/* Bytes of the well-formed UTF-8 character at s (n > 0 bytes are there), 0 if there is none. */
+size_t cli_utf8(const char *s, size_t n);
+
+/* A name as people see it: what is no printable UTF-8 becomes \xNN, and a backslash is doubled.
+ * `out` has room for 4 * n + 1 bytes. */
+void cli_printable(char *out, const char *s, size_t n);
+
+/* ---- arguments (args.c, duration.c) ---------------------------------------------------------- */
+
+typedef struct cli_command {
+    const char *name;
+    const char *summary; /* for the list of commands */
+    const char *help;    /* one screen */
+    int (*run)(const struct cli_command *self, int argc, char **argv); /* argv after the name */
+} cli_command;
+
+extern const cli_command cli_run, cli_list, cli_migrate;
+
+enum cli_kind {
+    CLI_FLAG,     /* int *, set to 1 */
+    CLI_TEXT,     /* const char ** */
+    CLI_DURATION, /* int64_t *, milliseconds */
+    CLI_NUMBER    /* int *, 0 or more */
+};
+
+typedef struct cli_option {
+    char letter; /* 0: none */
+    const char *name;
+    enum cli_kind kind;
+    void *value; /* left alone if the option is not given */
+} cli_option;
+
+#define CLI_OPTION_END          \
+    {                           \
+        0, NULL, CLI_FLAG, NULL \
+    }
+
+typedef struct cli_args {
+    char **words; /* what is no option */
+    int count;
+    char **command; /* what follows "--", NULL-terminated; NULL if there was none */
+} cli_args;
+
+/* Reads options, wherever they stand before "--". Returns CLI_GO_ON, or the exit status if help was
+ * asked for or something is wrong. Reorders argv. */
+int cli_parse(cli_args *out, const cli_command *command, const cli_option *options, int argc,
+              char **argv);
+
+/* "500ms", "30s", "1h30m", "1.5h", "2d", "90" (seconds). 0, or -1 if it is none of these. */
+int cli_duration(int64_t *out_ms, const char *text);
+
+/* A duration for people, at most two units: "1h05m", "12.3s", "850ms". */
+void cli_duration_text(char out[32], int64_t ms);
+
+/* ---- databases (db.c) ------------------------------------------------------------------------ */
+
+typedef struct cli_db {
+    const char
+        *address; /* --db; after cli_db_open() also from ROWLOCK_DB; NULL: the default file */
+    const char *prefix, *schema;
+} cli_db;
+
+#define CLI_DB_OPTIONS(db)                                                       \
+    {'d', "db", CLI_TEXT, &(db).address}, {0, "prefix", CLI_TEXT, &(db).prefix}, \
+    {                                                                            \
+        0, "schema", CLI_TEXT, &(db).schema                                      \
+    }
+
+/* Opens a client on db's address, ROWLOCK_DB or the default file, whose tables are created. The
+ * caller sets what it needs in `options`. CLI_GO_ON or an exit status. */
+int cli_db_open(rowlock_client **out, cli_db *db, rowlock_options *options);
+
+/* The driver of a dialect, or if that is NULL of db's address. CLI_GO_ON or an exit status. */
+int cli_db_driver(const rowlock_driver **out, cli_db *db, const char *dialect);
+
+/* ---- runs inside runs (held.c) --------------------------------------------------------------- */
+
+/* A tenure that a `rowlock run` around this one holds. */
+typedef struct cli_held {
+    uint64_t fence;
+    char owner[ROWLOCK_OWNER_MAX + 1];
+} cli_held;
+
+/* Finds the innermost one of that name in the environment. 1 or 0. */
+int cli_held_find(cli_held *out, const char *name);
+
+/* Adds one to the environment, for runs inside. 0 or -1. */
+int cli_held_export(const cli_held *held, const char *name);
+
+/* ---- the child (child.c) --------------------------------------------------------------------- */
+
+typedef struct cli_child {
+    pid_t pid;
+    int terminal; /* it has the foreground of the terminal on stdin */
+    int status;   /* as a shell would say it, after cli_child_end() */
+} cli_child;
+
+/* From now on INT, TERM, HUP and QUIT cancel a wait and go to the child's process group. */
+void cli_signals_start(rowlock_cancel *cancel);
+
+/* The first of them that came before there was a child, 0 if none. */
+int cli_signals_caught(void);
+
+/* Starts the command in a process group of its own. CLI_GO_ON or an exit status. */
+int cli_child_start(cli_child *child, char **command);
+
+/* Waits at most ms. 1 if the child has ended; 0 if not (also early). */
+int cli_child_wait(cli_child *child, int64_t ms);
+
+/* A signal to the whole group, until cli_child_end(). */
+void cli_child_signal(const cli_child *child, int signal_number);
+
+/* After cli_child_wait() said 1: collects the status and takes the terminal back. */
+void cli_child_end(cli_child *child);
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which database: the address, its driver, and the file that is used if there is no address. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli.h"
+
+#ifdef ROWLOCK_HAVE_POSTGRESQL
+#include "rowlock/postgresql.h"
+#else
+#define rowlock_postgresql NULL
+#endif
+#ifdef ROWLOCK_HAVE_MYSQL
+#include "rowlock/mysql.h"
+#else
+#define rowlock_mysql NULL
+#endif
+#ifdef ROWLOCK_HAVE_SQLITE
+#include "rowlock/sqlite.h"
+#else
+#define rowlock_sqlite NULL
+#endif
+
+typedef const rowlock_driver *(*driver_fn)(void); /* NULL: not built in */
+
+static const struct scheme {
+    const char *name;
+    const char *after; /* what must follow the name in an address */
+    driver_fn driver;
+} schemes[] = {
+    {"postgresql", "://", rowlock_postgresql}, {"postgres", "://", rowlock_postgresql},
+    {"mysql", "://", rowlock_mysql},           {"mariadb", "://", rowlock_mysql},
+    {"sqlite", ":", rowlock_sqlite},
+};
+
+enum { SCHEMES = sizeof(schemes) / sizeof(schemes[0]), POSTGRESQL = 0, SQLITE = 4 };
+
+/* Bytes of the scheme at the start of an address, 0 if there is none. */
+static size_t scheme_length(const char *address)
+{
+    size_t n = strspn(address, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-");
+
+    return address[n] == ':' && n > 1 ? n : 0;
+}
+
+static const struct scheme *find_scheme(const char *name, size_t n)
+{
+    for (int i = 0; i < SCHEMES; i++)
+        if (strlen(schemes[i].name) == n && memcmp(schemes[i].name, name, n) == 0)
+            return &schemes[i];
+    return NULL;
+}
+
+/* Never shows more of an address than its scheme: the rest may hold a password. */
+static int scheme_of(const struct scheme **out, const char *address)
+{
+    size_t n = scheme_length(address);
+
+    if (address[0] == '\0')
+        return cli_usage("the address of the database is empty; give --db or ROWLOCK_DB");
+    if (n == 0) {
+        int path = address[0] == '/' || address[0] == '.' || !strchr(address, '=');
+
+        *out = &schemes[path ? SQLITE : POSTGRESQL];
+        return CLI_GO_ON;
+    }
+    *out = find_scheme(address, n);
+    if (!*out)
+        return cli_usage("unknown kind of database '%.*s'; known are postgresql://, mysql://, "
+                         "mariadb:// and sqlite:",
+                         (int)(n < 40 ? n : 40), address);
+    if (strncmp(address + n, (*out)->after, strlen((*out)->after)) != 0)
+        return cli_usage("malformed address: it must start with %s%s", (*out)->name, (*out)->after);
+    return CLI_GO_ON;
+}
+
+static int driver_of(const rowlock_driver **out, const struct scheme *scheme)
+{
+    if (!scheme->driver)
+        return cli_usage("this rowlock was built without its %s driver", scheme->name);
+    *out = scheme->driver();
+    return CLI_GO_ON;
+}
+
+/* ROWLOCK_DB counts even when it is empty: that is what a command gets that `rowlock run` withheld
+ * the address from, and it must not go on with another database than the run around it. */
+static int from_environment(cli_db *db)
+{
+    if (!db->address)
+        db->address = getenv("ROWLOCK_DB");
+    else if (!*db->address)
+        return cli_usage("--db is empty");
+    if (db->address && !*db->address)
+        return cli_usage("ROWLOCK_DB is empty (rowlock run passes it on with --pass-db only); set "
+                         "it or give --db");
+    return CLI_GO_ON;
+}
+
+/* Makes the folders of a path, those that are missing for this user alone. */
+static int make_folders(char *path)
+{
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        int failed;
+
+        *slash = '\0';
+        failed = mkdir(path, 0700) != 0 && errno != EEXIST;
+        if (failed)
+            cli_message("cannot create the folder %s: %s", path, strerror(errno));
+        *slash = '/';
+        if (failed)
+            return CLI_NO_DB;
+    }
+    return CLI_GO_ON;
+}
+
+static int default_file(char path[PATH_MAX])
+{
+    const char *state = getenv("XDG_STATE_HOME");
+    const char *home = getenv("HOME");
+    int n;
+
+    if (state && state[0] == '/')
+        n = snprintf(path, PATH_MAX, "%s/rowlock/locks.db", state);
+    else if (home && home[0] == '/')
+        n = snprintf(path, PATH_MAX, "%s/.local/state/rowlock/locks.db", home);
+    else
+        return cli_usage("no database given and HOME is not set; give --db or ROWLOCK_DB");
+    if (n >= PATH_MAX)
+        return cli_usage("the path of the default file is too long; give --db or ROWLOCK_DB");
+    return make_folders(path);
+}
+
+int cli_db_open(rowlock_client **out, cli_db *db, rowlock_options *options)
+{
+    char path[PATH_MAX];
+    const char *address;
+    const struct scheme *scheme = &schemes[SQLITE];
+    const rowlock_driver *driver = NULL;
+    rowlock_error err;
+    int result = from_environment(db);
+
+    *out = NULL;
+    address = db->address;
+    if (result == CLI_GO_ON && address)
+        result = scheme_of(&scheme, address);
+    if (result == CLI_GO_ON)
+        result = driver_of(&driver, scheme);
+    if (result == CLI_GO_ON && !address) {
+        result = default_file(path);
+        address = path;
+        if (options->schema_policy == ROWLOCK_SCHEMA_REQUIRE)
+            options->schema_policy = ROWLOCK_SCHEMA_CREATE;
+    }
+    if (result != CLI_GO_ON)
+        return result;
+    options->prefix = db->prefix;
+    options->schema = db->schema;
+    if (rowlock_open(out, driver, address, options, &err) != ROWLOCK_OK)
+        return cli_fail(&err);
+    return CLI_GO_ON;
+}
+
+int cli_db_driver(const rowlock_driver **out, cli_db *db, const char *dialect)
+{
+    const struct scheme *scheme = &schemes[SQLITE];
+    int result;
+
+    if (dialect) {
+        scheme = find_scheme(dialect, strlen(dialect));
+        if (!scheme)
+            return cli_usage("unknown dialect '%s'; known are postgresql, mysql and sqlite",
+                             dialect);
+        return driver_of(out, scheme);
+    }
+    result = from_environment(db);
+    if (result != CLI_GO_ON)
+        return result;
+    if (!db->address)
+        return cli_usage("give --dialect postgresql, mysql or sqlite");
+    result = scheme_of(&scheme, db->address);
+    return result == CLI_GO_ON ? driver_of(out, scheme) : result;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * rowlock: the subcommands and what stands around them. */
+#include <errno.h>
+#include <string.h>
+
+#include "cli.h"
+
+static const cli_command *const commands[] = {&cli_run, &cli_list, &cli_migrate};
+
+enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+static int print_help(void)
+{
+    fputs("rowlock: locks across processes and machines, kept in a table of your database\n"
+          "\n"
+          "usage: rowlock COMMAND [OPTION...]\n"
+          "\n",
+          stdout);
+    for (int i = 0; i < COMMANDS; i++)
+        printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    fputs("  help       help on a command: rowlock help run\n"
+          "\n"
+          "  rowlock --version    rowlock --help\n"
+          "\n"
+          "The database: --db ADDRESS or the environment's ROWLOCK_DB, one of\n"
+          "  postgresql://user@host:5432/db   or   'host=db dbname=shop'\n"
+          "  mysql://user@host:3306/db        (MariaDB, too)\n"
+          "  sqlite:path                      or   path\n"
+          "Without either: a file of this user's, ~/.local/state/rowlock/locks.db.\n"
+          "\n"
+          "Exit status: 0 done; 64 usage; 69 database not usable; 70 other error; 75 lock not\n"
+          "acquired; 78 tables missing or of another version; 79 lock lost. See rowlock(1).\n",
+          stdout);
+    return CLI_OK;
+}
+
+static int smallest(int a, int b, int c)
+{
+    int ab = a < b ? a : b;
+
+    return ab < c ? ab : c;
+}
+
+/* How many letters to add, drop or change (Levenshtein). Words longer than 30 are far from all. */
+static int distance(const char *a, const char *b)
+{
+    int row[32];
+    int n = (int)strlen(b);
+
+    if (n > 30 || strlen(a) > 30)
+        return 100;
+    for (int j = 0; j <= n; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int diagonal = row[0];
+
+        row[0] = i;
+        for (int j = 1; j <= n; j++) {
+            int above = row[j];
+
+            row[j] = smallest(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
+            diagonal = above;
+        }
+    }
+    return row[n];
+}
+
+static const cli_command *find(const char *name)
+{
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+static int unknown_command(const char *name)
+{
+    const char *nearest = NULL;
+    int best = 3;
+
+    for (int i = 0; i < COMMANDS; i++) {
+        int d = distance(name, commands[i]->name);
+
+        if (d < best) {
+            best = d;
+            nearest = commands[i]->name;
+        }
+    }
+    if (nearest)
+        return cli_usage("unknown command '%s'; did you mean '%s'?", name, nearest);
+    return cli_usage("unknown command '%s'; see 'rowlock --help'", name);
+}
+
+static int help_on(const char *name)
+{
+    const cli_command *command = find(name);
+
+    if (!command)
+        return unknown_command(name);
+    fputs(command->help, stdout);
+    return CLI_OK;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    const cli_command *command;
+
+    if (argc < 2)
+        return cli_usage("no command given; see 'rowlock --help'");
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+        printf("rowlock %d.%d.%d\n", ROWLOCK_VERSION_MAJOR, ROWLOCK_VERSION_MINOR,
+               ROWLOCK_VERSION_PATCH);
+        return CLI_OK;
+    }
+    if (strcmp(argv[1], "help") == 0 && argc > 2)
+        return help_on(argv[2]);
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
+        strcmp(argv[1], "-h") == 0)
+        return print_help();
+    if (argv[1][0] == '-')
+        return cli_usage("unknown option %s; see 'rowlock --help'", argv[1]);
+    command = find(argv[1]);
+    if (!command)
+        return unknown_command(argv[1]);
+    return command->run(command, argc - 2, argv + 2);
+}
+
+int main(int argc, char **argv)
+{
+    int status = dispatch(argc, argv);
+
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        cli_message("cannot write the output: %s", strerror(errno));
+        return status == CLI_OK ? CLI_OTHER : status;
+    }
+    return status;
+}

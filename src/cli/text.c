@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+/* One write(), so that lines of several processes do not mix. */
+static void message(const char *format, va_list args)
+{
+    char line[1600] = "rowlock: ";
+    size_t start = strlen(line);
+    int n = vsnprintf(line + start, sizeof(line) - start - 1, format, args);
+    size_t length = n < 0 ? start : start + (size_t)n;
+
+    if (length > sizeof(line) - 2)
+        length = sizeof(line) - 2;
+    for (size_t i = start; i < length; i++)
+        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+            line[i] = '?';
+    line[length++] = '\n';
+    if (write(STDERR_FILENO, line, length) < 0)
+        return; /* nowhere left to complain */
+}
+
+void cli_message(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    message(format, args);
+    va_end(args);
+}
+
+int cli_usage(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    message(format, args);
+    va_end(args);
+    return CLI_USAGE;
+}
+
+int cli_fail(const rowlock_error *err)
+{
+    const char *hint = "";
+
+    if (err->status == ROWLOCK_ESCHEMA && !strstr(err->message, "rowlock migrate"))
+        hint = ": run 'rowlock migrate up'";
+    cli_message("%s%s", err->message[0] ? err->message : rowlock_strstatus(err->status), hint);
+    switch (err->status) {
+    case ROWLOCK_BUSY:
+    case ROWLOCK_TIMEOUT:
+    case ROWLOCK_CANCELLED:
+        return CLI_BUSY;
+    case ROWLOCK_LOST:
+        return CLI_LOST;
+    case ROWLOCK_EINVAL:
+    case ROWLOCK_ENOTSUP:
+        return CLI_USAGE;
+    case ROWLOCK_ECONNECT:
+    case ROWLOCK_EUNKNOWN:
+        return CLI_NO_DB;
+    case ROWLOCK_ESCHEMA:
+        return CLI_SCHEMA;
+    default:
+        return CLI_OTHER;
+    }
+}
+
+size_t cli_utf8(const char *s, size_t n)
+{
+    const unsigned char *u = (const unsigned char *)s;
+    static const unsigned long least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    size_t length = u[0] < 0x80 ? 1 : u[0] >= 0xf0 ? 4 : u[0] >= 0xe0 ? 3 : u[0] >= 0xc2 ? 2 : 0;
+    unsigned long code = length == 1 ? u[0] : u[0] & (0x7fU >> length);
+
+    if (length == 0 || length > n || u[0] > 0xf4)
+        return 0;
+    for (size_t i = 1; i < length; i++) {
+        if ((u[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (u[i] & 0x3f);
+    }
+    if (code < least[length] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
+        return 0;
+    return length;
+}
+
+/* U+0080 to U+009F are control characters, too. */
+static int is_control(const char *s, size_t length)
+{
+    const unsigned char *u = (const unsigned char *)s;
+
+    return (length == 1 && (u[0] < ' ' || u[0] == 0x7f)) ||
+           (length == 2 && u[0] == 0xc2 && u[1] < 0xa0);
+}
+
+void cli_printable(char *out, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        size_t length = cli_utf8(s + i, n - i);
+
+        if (length == 0 || is_control(s + i, length)) {
+            out += sprintf(out, "\\x%02x", (unsigned char)s[i]);
+            i++;
+            continue;
+        }
+        if (s[i] == '\\')
+            *out++ = '\\';
+        memcpy(out, s + i, length);
+        out += length;
+        i += length;
+    }
+    *out = '\0';
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdlib.h>
+#include <string.h>
+
+#include "my.h"
+
+/* What the server's errors mean for a call. The packet is one transaction that ends with COMMIT, so
+ * an error of a statement before it certainly did nothing. */
+typedef struct my_errno_class {
+    int code;
+    int status;
+    int retryable;
+} my_errno_class;
+
+static const my_errno_class classes[] = {
+    {1020, ROWLOCK_EDRIVER, 1},  /* row changed since it was read (innodb_snapshot_isolation) */
+    {1205, ROWLOCK_EDRIVER, 1},  /* lock wait timeout */
+    {1213, ROWLOCK_EDRIVER, 1},  /* deadlock; certification failure of a cluster */
+    {1317, ROWLOCK_EDRIVER, 1},  /* KILL QUERY */
+    {1969, ROWLOCK_EDRIVER, 1},  /* max_statement_time */
+    {3024, ROWLOCK_EDRIVER, 1},  /* max_execution_time */
+    {3101, ROWLOCK_EDRIVER, 1},  /* rolled back by group replication */
+    {3572, ROWLOCK_EDRIVER, 1},  /* locked, NOWAIT */
+    {1049, ROWLOCK_ESCHEMA, 0},  /* no such database */
+    {1054, ROWLOCK_ESCHEMA, 0},  /* no such column */
+    {1146, ROWLOCK_ESCHEMA, 0},  /* no such table */
+    {1047, ROWLOCK_ECONNECT, 1}, /* cluster node not ready */
+    {1153, ROWLOCK_ECONNECT, 0}, /* packet too large: the server hangs up */
+    {1290, ROWLOCK_ECONNECT, 1}, /* read_only, super_read_only */
+    {1792, ROWLOCK_ECONNECT, 1}, /* read-only transaction */
+    {1836, ROWLOCK_ECONNECT, 1}, /* read-only mode */
+    {1874, ROWLOCK_ECONNECT, 1}, /* innodb_read_only */
+    {3100, ROWLOCK_ECONNECT, 1}, /* group replication refused the transaction before it ran */
+    {4031, ROWLOCK_ECONNECT, 1}, /* had been idle for too long when the request arrived */
+    {1053, ROWLOCK_EUNKNOWN, 1}, /* shutdown in progress */
+    {1158, ROWLOCK_EUNKNOWN, 1}, /* network errors, as the server saw them */
+    {1159, ROWLOCK_EUNKNOWN, 1}, {1160, ROWLOCK_EUNKNOWN, 1},
+    {1161, ROWLOCK_EUNKNOWN, 1}, {1180, ROWLOCK_EUNKNOWN, 0}, /* error during COMMIT */
+    {1927, ROWLOCK_EUNKNOWN, 1},                              /* KILL CONNECTION */
+    {3169, ROWLOCK_EUNKNOWN, 1},                              /* session was killed */
+};
+
+static my_errno_class classify(int code)
+{
+    if (code >= 2000 && code < 3000) /* the client library's own: the connection broke */
+        return (my_errno_class){code, ROWLOCK_EUNKNOWN, 1};
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        if (classes[i].code == code)
+            return classes[i];
+    }
+    return (my_errno_class){code, ROWLOCK_EDRIVER, 0};
+}
+
+int my_connect_error(MYSQL *mysql, rowlock_error *err)
+{
+    static const int later[] = {1040, 1047, 1053, 1203, 1226, 2002, 2003, 2005, 2006, 2013, 2055};
+    int code = (int)mysql_errno(mysql), retryable = 0;
+
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++)
+        retryable |= later[i] == code;
+    return rlk_fail_native(err, ROWLOCK_ECONNECT, code, mysql_sqlstate(mysql), retryable,
+                           "cannot connect: %s", mysql_error(mysql));
+}
+
+void my_start(my_conn *conn)
+{
+    rlk_text_clear(&conn->packet);
+}
+
+void my_add(my_conn *conn, enum sql_statement which, const char *const *literals, size_t n)
+{
+    const char *sql = conn->sql[which];
+
+    for (size_t i = 0; i < n; i++) {
+        size_t before = strcspn(sql, "?");
+
+        rlk_text_add(&conn->packet, sql, before);
+        rlk_text_str(&conn->packet, literals[i]);
+        sql += before + (sql[before] == '?');
+    }
+    rlk_text_str(&conn->packet, sql);
+}
+
+const char *my_bytes(rlk_text *out, const void *bytes, size_t n)
+{
+    rlk_text_clear(out);
+    rlk_text_str(out, "x'");
+    rlk_text_hex(out, bytes, n);
+    rlk_text_str(out, "'");
+    return out->failed ? "NULL" : out->data;
+}
+
+const char *my_number(rlk_text *out, int64_t number)
+{
+    rlk_text_clear(out);
+    rlk_text_int(out, number);
+    return out->failed ? "NULL" : out->data;
+}
+
+int64_t my_int(const char *column)
+{
+    return column != NULL ? strtoll(column, NULL, 10) : 0;
+}
+
+static int unknown(my_conn *conn, rowlock_error *err)
+{
+    conn->dead = 1;
+    return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
+                           "the server did not answer within the call's timeout");
+}
+
+/* A failed statement leaves the transaction open, with locks. If it cannot be ended the connection
+ * must be, which does the same. */
+static int end_transaction(my_conn *conn, int64_t deadline)
+{
+    const char *sql = conn->sql[SQL_ROLLBACK];
+
+    return my_client_query(conn->mysql, sql, strlen(sql), deadline) &&
+           mysql_errno(conn->mysql) == 0;
+}
+
+static int server_error(my_conn *conn, int64_t deadline, rowlock_error *err)
+{
+    enum { NO_DATABASE = 1049 };
+    my_errno_class class = classify((int)mysql_errno(conn->mysql));
+    char state[6] = "";
+
+    memcpy(state, mysql_sqlstate(conn->mysql), 5);
+    if (class.status == ROWLOCK_ESCHEMA)
+        rlk_fail_native(err, class.status, class.code, state, 0, "%s (%s)",
+                        mysql_error(conn->mysql),
+                        class.code == NO_DATABASE ? "create it first" : "run 'rowlock migrate up'");
+    else
+        rlk_fail_native(err, class.status, class.code, state, class.retryable, "%s",
+                        mysql_error(conn->mysql));
+    if (class.status == ROWLOCK_ECONNECT || class.status == ROWLOCK_EUNKNOWN) {
+        conn->dead = 1;
+    } else if (!end_transaction(conn, deadline)) {
+        conn->dead = 1;
+        class.status = rlk_fail_native(err, ROWLOCK_ECONNECT, class.code, state, 1,
+                                       "the connection broke after server error %d", class.code);
+    }
+    return class.status;
+}
+
+static int check_packet(my_conn *conn, rowlock_error *err)
+{
+    if (conn->packet.failed || conn->json.failed) {
+        rlk_text_free(&conn->packet);
+        rlk_text_free(&conn->json);
+        return rlk_fail_memory(err);
+    }
+    if (conn->packet.length + 1 > conn->packet_max)
+        return rlk_fail(err, ROWLOCK_EINVAL,
+                        "the request has %zu bytes, the server takes %zu: use fewer or shorter "
+                        "names, or raise max_allowed_packet",
+                        conn->packet.length + 1, conn->packet_max);
+    if (conn->dead || my_client_hung_up(conn->mysql)) {
+        conn->dead = 1;
+        return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
+                               "the server has closed the connection");
+    }
+    return ROWLOCK_OK;
+}
+
+/* Reads the result of one statement, then goes to the next. *more: -1 at the end. */
+static int read_result(my_conn *conn, int64_t deadline, MYSQL_RES **out, int *more)
+{
+    MYSQL_RES *result = NULL;
+
+    if (mysql_errno(conn->mysql) != 0)
+        return 1;
+    if (mysql_field_count(conn->mysql) > 0) {
+        if (!my_client_store(conn->mysql, &result, deadline))
+            return 0;
+        mysql_free_result(*out);
+        *out = result;
+        if (mysql_errno(conn->mysql) != 0)
+            return 1;
+    }
+    return my_client_next(conn->mysql, more, deadline);
+}
+
+int my_run(my_conn *conn, int64_t deadline, MYSQL_RES **out, rowlock_error *err)
+{
+    MYSQL_RES *result = NULL;
+    int more = 0, status = check_packet(conn, err), in_time;
+
+    if (out != NULL)
+        *out = NULL;
+    if (status != ROWLOCK_OK)
+        return status;
+    in_time = my_client_query(conn->mysql, conn->packet.data, conn->packet.length, deadline);
+    while (in_time && mysql_errno(conn->mysql) == 0 && more == 0)
+        in_time = read_result(conn, deadline, &result, &more);
+    if (!in_time)
+        status = unknown(conn, err);
+    else if (mysql_errno(conn->mysql) != 0)
+        status = server_error(conn, deadline, err);
+    if (status == ROWLOCK_OK && out != NULL)
+        *out = result;
+    else
+        mysql_free_result(result);
+    return status;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The MySQL and MariaDB driver's inside.
+ *
+ *   driver.c    the table, opening and closing
+ *   address.c   mysql://user:password@host:port/database?...
+ *   client.c    the two client libraries, made one; every wait ends by a deadline
+ *   exec.c      one packet there, its results back, errors put into classes
+ *   lease.c     acquire, renew, release, force_release
+ *   admin.c     reap, list
+ *   schema.c    the tables' version and steps */
+#ifndef MY_H
+#define MY_H
+
+#include <mysql.h>
+#include <stdint.h>
+
+#include "clock.h"
+#include "error.h"
+#include "sql_mysql.h"
+#include "text.h"
+
+typedef struct my_address {
+    char *user, *password, *host, *database, *socket; /* NULL: not given */
+    char *ssl_ca, *ssl_cert, *ssl_key;
+    int ssl_mode; /* enum my_ssl_mode */
+    unsigned port;
+} my_address;
+
+enum my_ssl_mode {
+    MY_SSL_DEFAULT, /* the client library's, or my.cnf's */
+    MY_SSL_DISABLED,
+    MY_SSL_PREFERRED,
+    MY_SSL_REQUIRED,
+    MY_SSL_VERIFY_CA,
+    MY_SSL_VERIFY_IDENTITY
+};
+
+typedef struct my_conn {
+    MYSQL *mysql;
+    int dead; /* must not be used again */
+    size_t packet_max;
+    char *prefix, *schema;
+    char *database; /* the connection's own */
+    char *sql[SQL_COUNT];
+    rlk_text packet; /* what the next my_run() sends */
+    rlk_text json;   /* the batch in it */
+} my_conn;
+
+/* Reads an address. The caller frees it with my_address_free(), also after a failure. */
+int my_address_parse(my_address *out, const char *text, rowlock_error *err);
+void my_address_free(my_address *address);
+
+/* One of these ends before its deadline (rlk_clock_us()) or answers 0: then the connection can only
+ * be closed. Answer 1: done; what came of it is in mysql_errno() and the out parameter. */
+int my_client_connect(MYSQL *mysql, const my_address *address, int64_t deadline);
+int my_client_query(MYSQL *mysql, const char *sql, size_t length, int64_t deadline);
+int my_client_store(MYSQL *mysql, MYSQL_RES **out, int64_t deadline);
+int my_client_next(MYSQL *mysql, int *out, int64_t deadline); /* *out: 0 one more, -1 no more */
+
+/* Readies the client library for the calling thread: at the start of every slot. */
+void my_client_enter(void);
+
+/* A handle with the options that the two libraries spell differently; NULL: no memory. */
+MYSQL *my_client_new(const my_address *address);
+
+/* Has the server hung up while nothing was going on? Then the request need not be sent to find out,
+ * and nothing is unknown. */
+int my_client_hung_up(MYSQL *mysql);
+
+/* Lets the kernel notice a peer that is gone. */
+void my_client_keep_alive(MYSQL *mysql);
+
+/* Closes without waiting for the server; says no goodbye if `dead`. NULL is allowed. */
+void my_client_close(MYSQL *mysql, int dead);
+
+/* The time by which a call must be back. */
+int64_t my_deadline(uint32_t timeout_ms);
+
+/* Empties the packet, and appends a statement whose n question marks become the literals given. */
+void my_start(my_conn *conn);
+void my_add(my_conn *conn, enum sql_statement which, const char *const *literals, size_t n);
+
+/* Literals: x'...' of bytes, and a number. `out` is cleared first. */
+const char *my_bytes(rlk_text *out, const void *bytes, size_t n);
+const char *my_number(rlk_text *out, int64_t number);
+
+/* Sends the packet, reads all results. *out (may be NULL): the last result set that has columns, to
+ * be freed by the caller; NULL on failure. After an error of the server's no transaction is open.
+ */
+int my_run(my_conn *conn, int64_t deadline, MYSQL_RES **out, rowlock_error *err);
+
+/* An error while connecting. */
+int my_connect_error(MYSQL *mysql, rowlock_error *err);
+
+/* Columns of a row as numbers; NULL is 0. */
+int64_t my_int(const char *column);
+
+int my_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
+               rowlock_error *err);
+int my_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
+int my_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
+int my_force_release(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
+int my_reap(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit, uint32_t timeout_ms,
+            rowlock_error *err);
+int my_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, void *payload,
+            uint32_t timeout_ms, rowlock_error *err);
+int my_schema_version(void *conn, int *out, uint32_t timeout_ms, rowlock_error *err);
+int my_schema_apply(void *conn, int from, int to, uint32_t timeout_ms, rowlock_error *err);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+#include "pg.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SETTINGS_MAX = 96 };
+
+/* Keywords and values as PQconnectStartParams() takes them. */
+typedef struct settings {
+    const char *keys[SETTINGS_MAX + 1];
+    const char *values[SETTINGS_MAX + 1];
+    int count;
+} settings;
+
+/* Something:// that is not libpq's. */
+static int has_foreign_scheme(const char *address)
+{
+    size_t scheme =
+        strspn(address, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
+
+    return strncmp(address + scheme, "://", 3) == 0 && strncmp(address, "postgresql://", 13) != 0 &&
+           strncmp(address, "postgres://", 11) != 0;
+}
+
+static const char *value_of(const PQconninfoOption *given, const char *key)
+{
+    for (; given->keyword != NULL; given++) {
+        if (strcmp(given->keyword, key) == 0)
+            return given->val;
+    }
+    return NULL;
+}
+
+static void set(settings *all, const char *key, const char *value)
+{
+    if (all->count == SETTINGS_MAX)
+        return;
+    all->keys[all->count] = key;
+    all->values[all->count++] = value;
+}
+
+/* What the user did not say. A key that is given later would win, so only what is missing is added.
+ */
+static void set_default(settings *all, const PQconninfoOption *given, const char *key,
+                        const char *value)
+{
+    if (value_of(given, key) == NULL)
+        set(all, key, value);
+}
+
+static unsigned host_count(const PQconninfoOption *given)
+{
+    const char *hosts =
+        value_of(given, "host") != NULL ? value_of(given, "host") : value_of(given, "hostaddr");
+    unsigned n = 1;
+
+    for (; hosts != NULL && *hosts != '\0'; hosts++)
+        n += *hosts == ',';
+    return n;
+}
+
+static void set_all(settings *all, const PQconninfoOption *given, const char *user_timeout)
+{
+    for (const PQconninfoOption *option = given; option->keyword != NULL; option++) {
+        if (option->val != NULL && strcmp(option->keyword, "client_encoding") != 0)
+            set(all, option->keyword, option->val);
+    }
+    set(all, "client_encoding", "UTF8");
+    set_default(all, given, "fallback_application_name", "rowlock");
+    set_default(all, given, "keepalives_idle", "20");
+    set_default(all, given, "keepalives_interval", "5");
+    set_default(all, given, "keepalives_count", "3");
+    set_default(all, given, "tcp_user_timeout", user_timeout);
+    if (getenv("PGTARGETSESSIONATTRS") == NULL && host_count(given) > 1)
+        set_default(all, given, "target_session_attrs", "primary");
+}
+
+int pg_connect_start(PGconn **out, const char *address, uint32_t timeout_ms, rowlock_error *err)
+{
+    PQconninfoOption *given;
+    settings all = {0};
+    char user_timeout[16];
+
+    *out = NULL;
+    if (has_foreign_scheme(address))
+        return rlk_fail(err, ROWLOCK_EINVAL,
+                        "not a postgresql address: expected postgresql://user@host:port/database "
+                        "or a string like 'host=db dbname=shop'");
+    given = address[0] == '\0' ? NULL : PQconninfoParse(address, NULL);
+    if (given == NULL)
+        return rlk_fail(err, ROWLOCK_EINVAL,
+                        "malformed address: expected postgresql://user@host:port/database or a "
+                        "string like 'host=db dbname=shop', with libpq's keywords");
+    /* It bounds the attempt on each host, too, so that one that is silent leaves time for the next.
+     */
+    snprintf(user_timeout, sizeof user_timeout, "%u",
+             timeout_ms < 1000 ? 1000 : timeout_ms / host_count(given));
+    set_all(&all, given, user_timeout);
+    *out = PQconnectStartParams(all.keys, all.values, 0);
+    PQconninfoFree(given);
+    return *out == NULL ? rlk_fail_memory(err) : ROWLOCK_OK;
+}

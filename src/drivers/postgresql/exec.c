@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One statement to the server and back, by a deadline. libpq's calls that wait are never used: what
+ * is sent goes into its buffer (pipeline mode), and waiting is poll() on its socket.
+ *
+ * Direct connection: the statement is prepared once and run as a transaction of its own. Through a
+ * pooler: BEGIN, settings for this transaction, the unnamed statement, COMMIT. The COMMIT comes
+ * behind a Sync, so that it runs, as a rollback, even if the statement failed: the connection is
+ * left clean. Either way everything is sent at once and answered at once. */
+#include "pg.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+
+/* The server's limits, in percent of the time that is left: it gives up on a lock early enough for
+ * a second look, and on everything before the caller does. */
+enum { LOCK_PERCENT = 75, STATEMENT_PERCENT = 90, LIMIT_SLACK_PERCENT = 10 };
+
+/* poll() sleeps no longer at once: its timer stands still while the machine is suspended. */
+enum { LONGEST_POLL_MS = 10000 };
+
+enum { IDLE_LOOKS = 4 };
+
+/* What was sent and what has come back. Queries are numbered as queued; -1: not part of it. */
+typedef struct exchange {
+    int queued, syncs;
+    int session, prepare, main, commit;
+    int session_done, prepare_done, committed;
+    PGresult *result; /* of main */
+    PGresult *error;  /* the first */
+} exchange;
+
+/* ---- waiting */
+
+/* 1: ready; 0: the deadline has passed. */
+static int wait_socket(const PGconn *pg, short events, int64_t deadline)
+{
+    struct pollfd polled = {.fd = PQsocket(pg), .events = events};
+
+    for (;;) {
+        int64_t left = deadline - rlk_clock_us();
+        int64_t left_ms = left / 1000 + 1;
+
+        if (left <= 0)
+            return 0;
+        if (poll(&polled, 1, left_ms > LONGEST_POLL_MS ? LONGEST_POLL_MS : (int)left_ms) > 0)
+            return 1;
+    }
+}
+
+/* Takes the next result (NULL ends a query's). 1: there it is; 0: the deadline; -1: no connection.
+ */
+static int next_result(PGconn *pg, PGresult **out, int64_t deadline)
+{
+    *out = NULL;
+    for (;;) {
+        int unsent = PQflush(pg);
+
+        if (unsent == 0 && !PQisBusy(pg)) {
+            *out = PQgetResult(pg);
+            return 1;
+        }
+        if (PQstatus(pg) == CONNECTION_BAD)
+            return -1;
+        if (!wait_socket(pg, unsent > 0 ? POLLIN | POLLOUT : POLLIN, deadline))
+            return 0;
+        /* It fails when the server has gone; its last words may have come before that. */
+        if (PQconsumeInput(pg) == 0 && PQisBusy(pg))
+            return -1;
+    }
+}
+
+/* ---- connecting */
+
+/* Copies the sqlstate out of a verbose message ("FATAL:  28P01: ..."), and cuts that and the
+ * server's source location out of it. */
+static void dissect_refusal(char *message, char sqlstate[6])
+{
+    char *location = strstr(message, "\nLOCATION:");
+
+    sqlstate[0] = '\0';
+    if (location != NULL)
+        *location = '\0';
+    for (char *at = strstr(message, ":  "); at != NULL; at = strstr(at + 1, ":  ")) {
+        if (strspn(at + 3, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5 && at[8] == ':') {
+            memcpy(sqlstate, at + 3, 5);
+            sqlstate[5] = '\0';
+            memmove(at + 1, at + 9, strlen(at + 9) + 1);
+            return;
+        }
+    }
+}
+
+static int refused(const PGconn *pg, rowlock_error *err)
+{
+    char message[512], sqlstate[6];
+
+    snprintf(message, sizeof message, "%s", PQerrorMessage(pg));
+    dissect_refusal(message, sqlstate);
+    return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, sqlstate, pg_refusal_is_passing(sqlstate),
+                           "cannot connect: %s", message);
+}
+
+int pg_connect_wait(pg_conn *conn, int64_t deadline, rowlock_error *err)
+{
+    PostgresPollingStatusType next = PGRES_POLLING_WRITING;
+
+    if (PQstatus(conn->pg) == CONNECTION_BAD)
+        return refused(conn->pg, err);
+    PQsetErrorVerbosity(conn->pg, PQERRORS_VERBOSE);
+    while (next != PGRES_POLLING_OK) {
+        if (!wait_socket(conn->pg, next == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline))
+            return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
+                                   "cannot connect: no answer from %s in time", PQhost(conn->pg));
+        next = PQconnectPoll(conn->pg);
+        if (next == PGRES_POLLING_FAILED)
+            return refused(conn->pg, err);
+    }
+    PQsetErrorVerbosity(conn->pg, PQERRORS_DEFAULT);
+    if (PQsetnonblocking(conn->pg, 1) != 0 || !PQenterPipelineMode(conn->pg))
+        return refused(conn->pg, err);
+    return ROWLOCK_OK;
+}
+
+/* ---- failing */
+
+static int lost(const PGconn *pg, rowlock_error *err)
+{
+    return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
+                           "the connection was lost before the answer: %s", PQerrorMessage(pg));
+}
+
+static int late(rowlock_error *err)
+{
+    return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1, "no answer from the server in time");
+}
+
+static int is_fatal(const PGresult *error)
+{
+    const char *severity = PQresultErrorField(error, PG_DIAG_SEVERITY_NONLOCALIZED);
+
+    if (severity == NULL)
+        severity = PQresultErrorField(error, PG_DIAG_SEVERITY);
+    return severity == NULL || strcmp(severity, "ERROR") != 0;
+}
+
+/* Turns what the server said into a status. */
+static int said_no(pg_conn *conn, const PGresult *error, rowlock_error *err)
+{
+    const char *state = PQresultErrorField(error, PG_DIAG_SQLSTATE);
+    const char *text = PQresultErrorField(error, PG_DIAG_MESSAGE_PRIMARY);
+    pg_meaning meaning = pg_meaning_of(state);
+
+    if (text == NULL)
+        text = PQresultErrorMessage(error);
+    /* The server ends the connection: it may have committed before. */
+    if (is_fatal(error))
+        return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, state, 1,
+                               "the server ended the connection: %s", text);
+    if (meaning == PG_MEANS_MISSING)
+        return rlk_fail_native(err, ROWLOCK_ESCHEMA, 0, state, 0, "%s: run 'rowlock migrate up'",
+                               text);
+    if (meaning == PG_MEANS_READ_ONLY)
+        return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, state, 1,
+                               "the server is read-only: connect to the primary (%s)", text);
+    if (meaning == PG_MEANS_UNPREPARED) {
+        memset(conn->is_prepared, 0, sizeof conn->is_prepared);
+        conn->generation++;
+    }
+    return rlk_fail_native(err, ROWLOCK_EDRIVER, 0, state, meaning != PG_MEANS_OTHER, "%s", text);
+}
+
+int pg_unchanged(int status, rowlock_error *err)
+{
+    if (status != ROWLOCK_EUNKNOWN)
+        return status == ROWLOCK_OK ? rlk_ok(err) : status;
+    if (err != NULL)
+        err->status = ROWLOCK_ECONNECT;
+    return ROWLOCK_ECONNECT;
+}
+
+/* ---- sending */
+
+void pg_session_params(pg_params *params, int64_t left_ms, int only_transaction)
+{
+    int64_t limits[] = {left_ms * LOCK_PERCENT / 100, left_ms * STATEMENT_PERCENT / 100};
+
+    pg_params_clear(params);
+    for (int i = 0; i < 2; i++) {
+        pg_param(params);
+        rlk_text_int(&params->bytes, limits[i] < 1 ? 1 : limits[i]);
+    }
+    pg_param(params);
+    pg_put_bool(params, only_transaction);
+}
+
+/* Puts a query into libpq's buffer: `name` of a prepared statement, or `sql`. Its number, or -1. */
+static int queue(pg_conn *conn, exchange *x, const char *name, const char *sql,
+                 const pg_params *params)
+{
+    const char *values[PG_PARAMS_MAX];
+    int lengths[PG_PARAMS_MAX], formats[PG_PARAMS_MAX];
+    int sent, n = params == NULL ? 0 : params->count;
+
+    if (n > 0 && params->bytes.failed)
+        return -1;
+    for (int i = 0; i < n; i++) {
+        size_t end = i + 1 < n ? params->starts[i + 1] : params->bytes.length;
+
+        values[i] = params->bytes.data + params->starts[i];
+        lengths[i] = (int)(end - params->starts[i]);
+        formats[i] = 1;
+    }
+    if (name != NULL)
+        sent = PQsendQueryPrepared(conn->pg, name, n, values, lengths, formats, 1);
+    else
+        sent = PQsendQueryParams(conn->pg, sql, n, NULL, values, lengths, formats, 1);
+    return sent ? x->queued++ : -1;
+}
+
+static int queue_sync(pg_conn *conn, exchange *x)
+{
+    x->syncs++;
+    return PQpipelineSync(conn->pg);
+}
+
+static int queue_prepared(pg_conn *conn, exchange *x, pg_statement statement)
+{
+    char name[48];
+
+    snprintf(name, sizeof name, "rowlock_%d_%u", (int)statement, conn->generation);
+    if (!conn->is_prepared[statement]) {
+        if (!PQsendPrepare(conn->pg, name, conn->sql[statement].data, 0, NULL))
+            return 0;
+        x->prepare = x->queued++;
+    }
+    x->main = queue(conn, x, name, NULL, &conn->params);
+    return x->main >= 0;
+}
+
+static int queue_direct(pg_conn *conn, exchange *x, pg_statement statement, int64_t left_ms)
+{
+    int64_t off = left_ms > conn->limit_ms ? left_ms - conn->limit_ms : conn->limit_ms - left_ms;
+
+    if (off * 100 > left_ms * LIMIT_SLACK_PERCENT) {
+        pg_session_params(&conn->session_params, left_ms, 0);
+        x->session = queue(conn, x, NULL, conn->sql[PG_SESSION].data, &conn->session_params);
+        conn->limit_ms = left_ms;
+        if (x->session < 0 || !queue_sync(conn, x))
+            return 0;
+    }
+    return queue_prepared(conn, x, statement) && queue_sync(conn, x);
+}
+
+static int queue_pooled(pg_conn *conn, exchange *x, pg_statement statement, int64_t left_ms)
+{
+    pg_session_params(&conn->session_params, left_ms, 1);
+    if (queue(conn, x, NULL, conn->sql[PG_BEGIN].data, NULL) < 0 ||
+        queue(conn, x, NULL, conn->sql[PG_SESSION].data, &conn->session_params) < 0)
+        return 0;
+    x->main = queue(conn, x, NULL, conn->sql[statement].data, &conn->params);
+    if (x->main < 0 || !queue_sync(conn, x))
+        return 0;
+    x->commit = queue(conn, x, NULL, conn->sql[PG_COMMIT].data, NULL);
+    return x->commit >= 0 && queue_sync(conn, x);
+}
+
+/* ---- receiving */
+
+/* Takes note of one result of query number `query`. */
+static void note(exchange *x, int query, PGresult *result)
+{
+    ExecStatusType kind = PQresultStatus(result);
+    int done = kind == PGRES_TUPLES_OK || kind == PGRES_COMMAND_OK;
+
+    x->session_done |= done && query == x->session;
+    x->prepare_done |= done && query == x->prepare;
+    x->committed |= done && query == x->commit && strcmp(PQcmdStatus(result), "COMMIT") == 0;
+    if (done && query == x->main && x->result == NULL)
+        x->result = result;
+    else if (!done && kind != PGRES_PIPELINE_ABORTED && x->error == NULL)
+        x->error = result;
+    else
+        PQclear(result);
+}
+
+/* Reads until everything that was sent is answered. 1, 0 or -1 as next_result(). */
+static int receive(PGconn *pg, exchange *x, int64_t deadline)
+{
+    int query = 0, syncs = 0;
+
+    while (syncs < x->syncs) {
+        PGresult *result;
+        int got = next_result(pg, &result, deadline);
+
+        if (got <= 0)
+            return got;
+        if (result == NULL) {
+            if (PQstatus(pg) == CONNECTION_BAD)
+                return -1;
+            query++;
+        } else if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
+            PQclear(result);
+            syncs++;
+        } else {
+            note(x, query, result);
+        }
+    }
+    return 1;
+}
+
+static int conclude(pg_conn *conn, exchange *x, int got, rowlock_error *err)
+{
+    if (x->session >= 0 && !x->session_done)
+        conn->limit_ms = 0;
+    if (x->error != NULL && is_fatal(x->error))
+        return said_no(conn, x->error, err);
+    if (got == 0)
+        return late(err);
+    if (got < 0)
+        return lost(conn->pg, err);
+    if (x->result != NULL && (x->commit < 0 || x->committed))
+        return ROWLOCK_OK;
+    if (x->error != NULL)
+        return said_no(conn, x->error, err);
+    return rlk_fail(err, ROWLOCK_EUNKNOWN, "the server's answer makes no sense");
+}
+
+/* ---- calling */
+
+/* An idle connection that the server has closed shows it here, while nothing has been asked. Its
+ * farewell is read before its end is, hence more than one look. */
+static int check_idle(PGconn *pg, rowlock_error *err)
+{
+    struct pollfd polled = {.fd = PQsocket(pg), .events = POLLIN};
+
+    for (int i = 0; i < IDLE_LOOKS && PQstatus(pg) == CONNECTION_OK; i++) {
+        if (poll(&polled, 1, 0) <= 0)
+            return ROWLOCK_OK;
+        if (PQconsumeInput(pg) == 1)
+            (void)PQisBusy(pg);
+    }
+    if (PQstatus(pg) == CONNECTION_OK)
+        return ROWLOCK_OK;
+    return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, "the connection was closed: %s",
+                           PQerrorMessage(pg));
+}
+
+typedef int (*queue_fn)(pg_conn *conn, exchange *x, pg_statement statement, int64_t left_ms);
+
+static int exchange_all(pg_conn *conn, queue_fn fill, pg_statement statement, PGresult **out,
+                        int64_t deadline, rowlock_error *err)
+{
+    exchange x = {.session = -1, .prepare = -1, .main = -1, .commit = -1};
+    int64_t left_ms = (deadline - rlk_clock_us() + 500) / 1000;
+    int status;
+
+    *out = NULL;
+    if (left_ms <= 0)
+        return rlk_fail_native(err, ROWLOCK_EDRIVER, 0, NULL, 1,
+                               "no time was left to ask the server");
+    if (pg_sql(conn, statement) == NULL || pg_sql(conn, PG_BEGIN) == NULL ||
+        pg_sql(conn, PG_SESSION) == NULL || pg_sql(conn, PG_COMMIT) == NULL ||
+        conn->params.bytes.failed)
+        return rlk_fail_memory(err);
+    status = check_idle(conn->pg, err);
+    if (status != ROWLOCK_OK)
+        return status;
+    /* Without its last Sync nothing is committed, and the core closes the connection. */
+    if (!fill(conn, &x, statement, left_ms))
+        return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, "cannot send to the server: %s",
+                               PQerrorMessage(conn->pg));
+    status = conclude(conn, &x, receive(conn->pg, &x, deadline), err);
+    conn->is_prepared[statement] |= (uint8_t)x.prepare_done;
+    PQclear(x.error);
+    if (status == ROWLOCK_OK)
+        *out = x.result;
+    else
+        PQclear(x.result);
+    return status;
+}
+
+static int queue_bare(pg_conn *conn, exchange *x, pg_statement statement, int64_t left_ms)
+{
+    (void)left_ms;
+    x->main = queue(conn, x, NULL, conn->sql[statement].data, &conn->params);
+    return x->main >= 0 && queue_sync(conn, x);
+}
+
+int pg_call(pg_conn *conn, pg_statement statement, PGresult **out, int64_t deadline,
+            rowlock_error *err)
+{
+    return exchange_all(conn, conn->is_pooled ? queue_pooled : queue_direct, statement, out,
+                        deadline, err);
+}
+
+int pg_call_bare(pg_conn *conn, pg_statement statement, PGresult **out, int64_t deadline,
+                 rowlock_error *err)
+{
+    return exchange_all(conn, queue_bare, statement, out, deadline, err);
+}
+
+/* Several statements in one text need the simple protocol, which a pipeline has no place for. */
+int pg_script(pg_conn *conn, const char *sql, int64_t deadline, rowlock_error *err)
+{
+    exchange x = {.session = -1, .prepare = -1, .main = 0, .commit = -1};
+    int got, status;
+
+    if (!PQexitPipelineMode(conn->pg) || !PQsendQuery(conn->pg, sql))
+        return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, "cannot send to the server: %s",
+                               PQerrorMessage(conn->pg));
+    for (;;) {
+        PGresult *result;
+
+        got = next_result(conn->pg, &result, deadline);
+        if (got <= 0 || result == NULL)
+            break;
+        note(&x, 0, result);
+    }
+    if (x.error != NULL) {
+        PQclear(x.result);
+        x.result = NULL;
+    }
+    status = conclude(conn, &x, got, err);
+    PQclear(x.result);
+    PQclear(x.error);
+    if (got == 1 && PQstatus(conn->pg) == CONNECTION_OK && !PQenterPipelineMode(conn->pg))
+        return rlk_fail(err, ROWLOCK_ECONNECT, "cannot use the connection any more");
+    return status;
+}

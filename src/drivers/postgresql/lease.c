@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: MIT */
+#include "pg.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+
+/* An op that has no answer yet; never leaves this file. */
+#define UNANSWERED INT32_MIN
+
+/* How often an acquire that lost a race is tried again before it is told so. */
+enum { ROUNDS = 8 };
+
+/* ---- parameters: one array for each field of the ops that have no answer yet */
+
+static size_t unanswered(const rowlock_op *ops, size_t n)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < n; i++)
+        count += ops[i].status == UNANSWERED;
+    return count;
+}
+
+static void ask_all(rowlock_op *ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ops[i].status = UNANSWERED;
+}
+
+typedef void (*put_fn)(pg_params *params, const rowlock_op *op);
+
+static void put_name(pg_params *params, const rowlock_op *op)
+{
+    pg_put_item(params, op->name, op->name_length);
+}
+
+static void put_owner(pg_params *params, const rowlock_op *op)
+{
+    pg_put_item(params, op->owner, strlen(op->owner));
+}
+
+static void put_note(pg_params *params, const rowlock_op *op)
+{
+    pg_put_item(params, op->note, strlen(op->note));
+}
+
+static void put_ttl(pg_params *params, const rowlock_op *op)
+{
+    pg_put_item_i64(params, op->ttl_us);
+}
+
+static void put_fence(pg_params *params, const rowlock_op *op)
+{
+    pg_put_item_i64(params, (int64_t)op->fence);
+}
+
+static void put_attempt(pg_params *params, const rowlock_op *op)
+{
+    pg_put_item(params, op->attempt, sizeof op->attempt);
+}
+
+static void put_whole(pg_params *params, const rowlock_op *op)
+{
+    const char whole = op->whole != 0;
+
+    pg_put_item(params, &whole, 1);
+}
+
+static void add_array(pg_params *params, uint32_t type, put_fn put, const rowlock_op *ops, size_t n)
+{
+    pg_param(params);
+    pg_put_array(params, type, unanswered(ops, n));
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].status == UNANSWERED)
+            put(params, &ops[i]);
+    }
+}
+
+/* ---- answers: each row of a result begins with the op's name */
+
+typedef struct name_key {
+    const char *name;
+    size_t length;
+} name_key;
+
+static int compare_name(const void *key, const void *element)
+{
+    const name_key *wanted = key;
+    const rowlock_op *op = element;
+    size_t shorter = wanted->length < op->name_length ? wanted->length : op->name_length;
+    int order = memcmp(wanted->name, op->name, shorter);
+
+    if (order != 0)
+        return order;
+    return (wanted->length > op->name_length) - (wanted->length < op->name_length);
+}
+
+/* The op that row is about. The ops are sorted; NULL cannot be unless the server is out of its
+ * mind. */
+static rowlock_op *op_of_row(rowlock_op *ops, size_t n, const PGresult *result, int row)
+{
+    name_key key = {PQgetvalue(result, row, 0), (size_t)PQgetlength(result, row, 0)};
+
+    return bsearch(&key, ops, n, sizeof *ops, compare_name);
+}
+
+/* ---- acquire */
+
+enum { ACQUIRE_ACQUIRED = 1, ACQUIRE_FENCE, ACQUIRE_COUNT, ACQUIRE_REMAINING, ACQUIRE_HOLDER };
+
+static void busy_unseen(rowlock_op *op)
+{
+    op->status = ROWLOCK_BUSY;
+    op->remaining_us = 0;
+    op->holder_fence = 0;
+    op->holder[0] = '\0';
+}
+
+static void busy_seen(rowlock_op *op, const PGresult *result, int row)
+{
+    size_t length = (size_t)PQgetlength(result, row, ACQUIRE_HOLDER);
+
+    if (length > ROWLOCK_OWNER_MAX)
+        length = ROWLOCK_OWNER_MAX;
+    op->status = ROWLOCK_BUSY;
+    op->remaining_us = pg_get_int(result, row, ACQUIRE_REMAINING);
+    if (op->remaining_us < 0)
+        op->remaining_us = 0;
+    op->holder_fence = (uint64_t)pg_get_int(result, row, ACQUIRE_FENCE);
+    memcpy(op->holder, PQgetvalue(result, row, ACQUIRE_HOLDER), length);
+    op->holder[length] = '\0';
+}
+
+/* Somebody else's live lock, by what could be seen. Else the row was free, or ours, and yet not
+ * had. */
+static int is_held_by_other(const rowlock_op *op, const PGresult *result, int row)
+{
+    return !PQgetisnull(result, row, ACQUIRE_HOLDER) &&
+           pg_get_int(result, row, ACQUIRE_REMAINING) > 0 &&
+           strcmp(PQgetvalue(result, row, ACQUIRE_HOLDER), op->owner) != 0;
+}
+
+static void read_acquired(rowlock_op *ops, size_t n, const PGresult *result)
+{
+    for (int row = 0; row < PQntuples(result); row++) {
+        rowlock_op *op = op_of_row(ops, n, result, row);
+
+        if (op == NULL)
+            continue;
+        if (pg_get_bool(result, row, ACQUIRE_ACQUIRED)) {
+            op->status = ROWLOCK_OK;
+            op->fence = (uint64_t)pg_get_int(result, row, ACQUIRE_FENCE);
+            op->hold_count = (uint32_t)pg_get_int(result, row, ACQUIRE_COUNT);
+            op->remaining_us = pg_get_int(result, row, ACQUIRE_REMAINING);
+        } else if (is_held_by_other(op, result, row)) {
+            busy_seen(op, result, row);
+        }
+    }
+}
+
+/* Rows that were passed over because somebody keeps them locked. */
+static void read_passed_over(rowlock_op *ops, size_t n, const PGresult *result)
+{
+    for (int row = 0; row < PQntuples(result); row++) {
+        rowlock_op *op = op_of_row(ops, n, result, row);
+
+        if (op != NULL && op->status == UNANSWERED && !PQgetisnull(result, row, ACQUIRE_HOLDER))
+            busy_seen(op, result, row);
+    }
+}
+
+static void give_up(rowlock_op *ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].status == UNANSWERED)
+            busy_unseen(&ops[i]);
+    }
+}
+
+static int any_busy(const rowlock_op *ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].status == ROWLOCK_BUSY)
+            return 1;
+    }
+    return 0;
+}
+
+static pg_statement acquire_params(pg_params *params, const rowlock_op *ops, size_t n, int all,
+                                   int pass_over)
+{
+    pg_params_clear(params);
+    add_array(params, PG_BYTEA, put_name, ops, n);
+    add_array(params, PG_TEXT, put_owner, ops, n);
+    add_array(params, PG_TEXT, put_note, ops, n);
+    add_array(params, PG_INT8, put_ttl, ops, n);
+    add_array(params, PG_UUID, put_attempt, ops, n);
+    pg_param(params);
+    pg_put_bool(params, all);
+    pg_param(params);
+    pg_put_bool(params, pass_over);
+    return PG_ACQUIRE;
+}
+
+static pg_statement acquire_one_params(pg_params *params, const rowlock_op *op)
+{
+    pg_params_clear(params);
+    pg_param(params);
+    pg_put_bytes(params, op->name, op->name_length);
+    pg_param(params);
+    pg_put_bytes(params, op->owner, strlen(op->owner));
+    pg_param(params);
+    pg_put_bytes(params, op->note, strlen(op->note));
+    pg_param(params);
+    pg_put_i64(params, op->ttl_us);
+    pg_param(params);
+    pg_put_bytes(params, op->attempt, sizeof op->attempt);
+    return PG_ACQUIRE_ONE;
+}
+
+/* One try. Afterwards ops without an answer have lost a race. */
+static int acquire_round(pg_conn *conn, rowlock_op *ops, size_t n, int all, int pass_over,
+                         int64_t deadline, rowlock_error *err)
+{
+    pg_statement statement = n == 1 && !pass_over
+                                 ? acquire_one_params(&conn->params, ops)
+                                 : acquire_params(&conn->params, ops, n, all, pass_over);
+    PGresult *result;
+    int status = pg_call(conn, statement, &result, deadline, err);
+
+    if (status != ROWLOCK_OK)
+        return status;
+    read_acquired(ops, n, result);
+    if (pass_over)
+        read_passed_over(ops, n, result);
+    if (pass_over || (all && any_busy(ops, n)))
+        give_up(ops, n);
+    PQclear(result);
+    return ROWLOCK_OK;
+}
+
+int pg_acquire(void *memory, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
+               rowlock_error *err)
+{
+    pg_conn *conn = memory;
+    int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
+    int pass_over = 0;
+    rowlock_error local;
+
+    if (err == NULL)
+        err = &local;
+    ask_all(ops, n);
+    for (int round = 0; round < ROUNDS && unanswered(ops, n) > 0; round++) {
+        int status = acquire_round(conn, ops, n, all, pass_over, deadline, err);
+        pg_meaning meaning =
+            status == ROWLOCK_EDRIVER ? pg_meaning_of(err->sqlstate) : PG_MEANS_OTHER;
+
+        if (meaning == PG_MEANS_LOCKED && pass_over)
+            break;
+        if (meaning == PG_MEANS_LOCKED || meaning == PG_MEANS_SLOW) {
+            if (pass_over)
+                return status;
+            pass_over = 1;
+        } else if (status != ROWLOCK_OK && meaning != PG_MEANS_RACED) {
+            return status;
+        }
+    }
+    give_up(ops, n);
+    return rlk_ok(err);
+}
+
+/* ---- renew and release */
+
+enum { RENEW_RENEWED = 1, RENEW_COUNT, RENEW_REMAINING };
+enum { RELEASE_COUNT = 1 };
+
+static void rest_is_lost(rowlock_op *ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].status == UNANSWERED)
+            ops[i].status = ROWLOCK_LOST;
+    }
+}
+
+static void read_renewed(rowlock_op *ops, size_t n, const PGresult *result)
+{
+    for (int row = 0; row < PQntuples(result); row++) {
+        rowlock_op *op = op_of_row(ops, n, result, row);
+
+        if (op == NULL)
+            continue;
+        op->status = pg_get_bool(result, row, RENEW_RENEWED) ? ROWLOCK_OK : ROWLOCK_BUSY;
+        op->hold_count = (uint32_t)pg_get_int(result, row, RENEW_COUNT);
+        op->remaining_us = pg_get_int(result, row, RENEW_REMAINING);
+    }
+}
+
+int pg_renew(void *memory, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
+{
+    pg_conn *conn = memory;
+    int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
+    PGresult *result;
+    int status;
+
+    ask_all(ops, n);
+    pg_params_clear(&conn->params);
+    add_array(&conn->params, PG_BYTEA, put_name, ops, n);
+    add_array(&conn->params, PG_TEXT, put_owner, ops, n);
+    add_array(&conn->params, PG_INT8, put_fence, ops, n);
+    add_array(&conn->params, PG_INT8, put_ttl, ops, n);
+    status = pg_call(conn, PG_RENEW, &result, deadline, err);
+    if (status != ROWLOCK_OK)
+        return status;
+    read_renewed(ops, n, result);
+    rest_is_lost(ops, n);
+    PQclear(result);
+    return rlk_ok(err);
+}
+
+static void release_params(pg_params *params, const rowlock_op *ops, size_t n)
+{
+    pg_params_clear(params);
+    add_array(params, PG_BYTEA, put_name, ops, n);
+    add_array(params, PG_TEXT, put_owner, ops, n);
+    add_array(params, PG_INT8, put_fence, ops, n);
+    add_array(params, PG_UUID, put_attempt, ops, n);
+    add_array(params, PG_BOOL, put_whole, ops, n);
+}
+
+static void release_one_params(pg_params *params, const rowlock_op *op)
+{
+    pg_params_clear(params);
+    pg_param(params);
+    pg_put_bytes(params, op->name, op->name_length);
+    pg_param(params);
+    pg_put_bytes(params, op->owner, strlen(op->owner));
+    pg_param(params);
+    pg_put_i64(params, (int64_t)op->fence);
+    pg_param(params);
+    pg_put_bytes(params, op->attempt, sizeof op->attempt);
+    pg_param(params);
+    pg_put_bool(params, op->whole);
+}
+
+static int release_round(pg_conn *conn, pg_statement statement, rowlock_op *ops, size_t n,
+                         int64_t deadline, rowlock_error *err)
+{
+    PGresult *result;
+    int status = pg_call(conn, statement, &result, deadline, err);
+
+    if (status != ROWLOCK_OK)
+        return status;
+    for (int row = 0; row < PQntuples(result); row++) {
+        rowlock_op *op = op_of_row(ops, n, result, row);
+
+        if (op == NULL)
+            continue;
+        op->status = ROWLOCK_OK;
+        op->hold_count = (uint32_t)pg_get_int(result, row, RELEASE_COUNT);
+    }
+    PQclear(result);
+    return ROWLOCK_OK;
+}
+
+int pg_release(void *memory, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
+{
+    pg_conn *conn = memory;
+    int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
+    int status = ROWLOCK_OK;
+
+    ask_all(ops, n);
+    if (n == 1) {
+        release_one_params(&conn->params, ops);
+        status = release_round(conn, PG_RELEASE_ONE, ops, n, deadline, err);
+    }
+    if (status == ROWLOCK_OK && unanswered(ops, n) > 0) {
+        release_params(&conn->params, ops, n);
+        status = release_round(conn, PG_RELEASE, ops, n, deadline, err);
+    }
+    if (status != ROWLOCK_OK)
+        return status;
+    rest_is_lost(ops, n);
+    return rlk_ok(err);
+}
+
+static int force_round(pg_conn *conn, rowlock_op *op, int64_t deadline, rowlock_error *err)
+{
+    PGresult *result;
+    int status = pg_call(conn, PG_FORCE_RELEASE, &result, deadline, err);
+
+    if (status == ROWLOCK_OK && PQntuples(result) > 0)
+        op->status = ROWLOCK_OK;
+    PQclear(result);
+    return status;
+}
+
+int pg_force_release(void *memory, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err)
+{
+    pg_conn *conn = memory;
+    int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
+    int status;
+
+    pg_params_clear(&conn->params);
+    pg_param(&conn->params);
+    pg_put_bytes(&conn->params, op->name, op->name_length);
+    pg_param(&conn->params);
+    pg_put_i64(&conn->params, (int64_t)op->fence);
+    pg_param(&conn->params);
+    pg_put_bytes(&conn->params, op->attempt, sizeof op->attempt);
+    op->status = ROWLOCK_LOST;
+    op->hold_count = 0;
+    status = force_round(conn, op, deadline, err);
+    /* An earlier sending of this very call may have been under way: only now can its work be seen.
+     */
+    if (status == ROWLOCK_OK && op->status == ROWLOCK_LOST)
+        status = force_round(conn, op, deadline, err);
+    return status == ROWLOCK_OK ? rlk_ok(err) : status;
+}

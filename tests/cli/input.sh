@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Help, version and bad input: one line, the documented status, nothing run, nothing created.
+#     input.sh ROWLOCK
+. "$(dirname "$0")/lib.sh" || exit 1
+rowlock=$1
+marker=$work/ran
+
+group 'help'
+expect 0 'version' "$rowlock" --version
+yes_ 'version is a number' grep -Eqx 'rowlock [0-9]+\.[0-9]+\.[0-9]+' "$work/out"
+expect 0 '--help' "$rowlock" --help
+for sub in run list migrate; do
+    has "$out" "  $sub " "--help names $sub"
+done
+help_fits() {
+    expect 0 "$*" "$rowlock" "$@"
+    has "$out" 'usage: rowlock ' "$*: usage"
+    is "$err" '' "$*: nothing on stderr"
+    yes_ "$*: fits a screen" test "$(wc -l <"$work/out")" -le 32
+    yes_ "$*: fits 100 columns" test "$(wc -L <"$work/out")" -le 100
+}
+help_fits --help
+help_fits help
+for sub in run list migrate; do
+    help_fits help "$sub"
+    help_fits "$sub" --help
+    help_fits "$sub" -h
+done
+has "$("$rowlock" run x -- echo --help --nonblock 2>&1)" '--help --nonblock' 'after -- nothing is ours'
+if [[ -w /dev/full ]]; then
+    expect 70 'full disk' bash -c '"$0" --help >/dev/full' "$rowlock"
+fi
+rm -rf "${work:?}/state"
+
+# What stands before "--" is wrong, and the message has the part after "|".
+group 'bad input'
+long_name=$(printf 'n%.0s' {1..256})
+while IFS='|' read -r line part; do
+    [[ $line ]] || continue
+    eval "words=($line)"
+    expect 64 "$line" "$rowlock" "${words[@]}"
+    has "$err" "$part" "$line: message"
+    is "$out" '' "$line: nothing on stdout"
+done <<'TABLE'
+|
+frobnicate|unknown command 'frobnicate'
+rnu|did you mean 'run'
+lst|did you mean 'list'
+migrat|did you mean 'migrate'
+help nothing|unknown command 'nothing'
+--frob|unknown option --frob
+run|no lock name
+run -- touch "$marker"|no lock name
+run a|after '--'
+run a --|after '--'
+run a touch "$marker"|after '--'
+run a b -- touch "$marker"|'b' is one word too many
+run '' -- touch "$marker"|1 to 255 bytes
+run "$long_name" -- touch "$marker"|1 to 255 bytes
+run --frob a -- touch "$marker"|unknown option --frob
+run -x a -- touch "$marker"|unknown option -x
+run -nx a -- touch "$marker"|unknown option -x
+run --ttl|--ttl needs a value
+run -t|-t needs a value
+run --nonblock=yes a -- touch "$marker"|--nonblock takes no value
+run --ttl 0 a -- touch "$marker"|between 50ms and 31d
+run --ttl 49ms a -- touch "$marker"|between 50ms and 31d
+run --ttl 32d a -- touch "$marker"|between 50ms and 31d
+run --ttl=-5s a -- touch "$marker"|'-5s' is not a duration
+run --ttl soon a -- touch "$marker"|'soon' is not a duration
+run --ttl '' a -- touch "$marker"|'' is not a duration
+run --ttl 5x a -- touch "$marker"|'5x' is not a duration
+run --ttl 5m1h a -- touch "$marker"|'5m1h' is not a duration
+run --ttl 5s5s a -- touch "$marker"|'5s5s' is not a duration
+run --ttl 1h30 a -- touch "$marker"|'1h30' is not a duration
+run --ttl '5 s' a -- touch "$marker"|'5 s' is not a duration
+run --ttl 1. a -- touch "$marker"|'1.' is not a duration
+run --ttl 1e3 a -- touch "$marker"|'1e3' is not a duration
+run --ttl 99999999999999999999 a -- touch "$marker"|is not a duration
+run --wait never a -- touch "$marker"|'never' is not a duration
+run --wait -1 a -- touch "$marker"|'-1' is not a duration
+run -n -w 1s a -- touch "$marker"|exclude each other
+run --owner '' a -- touch "$marker"|--owner is empty
+run --owner $'a\nb' a -- touch "$marker"|owner
+run --note $'\xff' a -- touch "$marker"|note
+run --prefix 'x"; DROP TABLE y; --' a -- touch "$marker"|prefix
+run --prefix '' a -- touch "$marker"|prefix
+run --schema 'a;b' a -- touch "$marker"|schema
+run --db '' a -- touch "$marker"|--db is empty
+run --db oracle://scott:tiger@db/x a -- touch "$marker"|unknown kind of database 'oracle'; known are postgresql://, mysql://, mariadb:// and sqlite:
+run --db http://x a -- touch "$marker"|unknown kind of database 'http'
+run --db postgresql:x a -- touch "$marker"|must start with postgresql://
+run --db mysql:/x a -- touch "$marker"|must start with mysql://
+list extra|takes options only
+list --frob|unknown option --frob
+list --ttl 5s|unknown option --ttl
+list -- x|takes options only
+migrate|up, down, status, print
+migrate up down|up, down, status, print
+migrate sideways|unknown 'migrate sideways'
+migrate up --to many|'many' is not a number
+migrate up --to -1|'-1' is not a number
+migrate status --to 1|--to belongs to
+migrate print --to 1|--to belongs to
+migrate up --format goose|belong to 'rowlock migrate print'
+migrate print|give --dialect
+migrate print --dialect oracle|unknown dialect 'oracle'
+migrate print --dialect sqlite --format liquibase|unknown format 'liquibase'
+migrate print --dialect sqlite --output "$work"|need a --format
+migrate print --dialect sqlite --format goose --as 0|--as: '0' is not a number
+migrate print --dialect sqlite --format goose --as 1x|--as: '1x' is not a number
+migrate print --dialect sqlite --prefix 'a b'|prefix
+migrate print --dialect sqlite --schema main|schema
+TABLE
+expect 64 'no command' "$rowlock"
+expect 64 'ROWLOCK_DB is empty' env ROWLOCK_DB= "$rowlock" list
+expect 64 'no HOME' env -u XDG_STATE_HOME -u HOME "$rowlock" list
+no_ 'no command was run' test -e "$marker"
+
+group 'secrets'
+for address in oracle://u:sEcret@h/d postgresql://u:sEcret@127.0.0.1:1/d mysql://u:sEcret@127.0.0.1:1/d \
+    'host=127.0.0.1 port=1 password=sEcret' 'host=127.0.0.1 prot=1 password=sEcret' \
+    mysql://u:sEcret@127.0.0.1:port/d postgresql://u:sEcret@127.0.0.1:port/d; do
+    call env ROWLOCK_DB="$address" "$rowlock" run a -- touch "$marker"
+    one_line "${address%%:*}"
+    yes_ "fails: ${address%%:*}" test "$status" -ge 64
+    no_ "${address%%:*}: no password" grep -q sEcret "$work/err" "$work/out"
+done
+no_ 'no command was run' test -e "$marker"
+summary

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Set-up and tear-down of a case, and its connections. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "clock.h"
+#include "conformance.h"
+#include "text.h"
+
+void expect_status_(int expected, int got, const rowlock_error *err, const char *file, int line)
+{
+    if (expected == got)
+        return;
+    print_error("expected status %d (%s), got %d (%s)%s%s\n", expected, rowlock_strstatus(expected),
+                got, rowlock_strstatus(got), err != NULL ? ": " : "",
+                err != NULL ? err->message : "");
+    _fail(file, line);
+}
+
+void expect_between_(int64_t value, int64_t low, int64_t high, const char *file, int line)
+{
+    if (low <= value && value <= high)
+        return;
+    print_error("%lld is not within %lld and %lld\n", (long long)value, (long long)low,
+                (long long)high);
+    _fail(file, line);
+}
+
+int64_t now_us(void)
+{
+    return rlk_clock_us();
+}
+
+void sleep_us(int64_t us)
+{
+    rlk_sleep_until(rlk_clock_us() + us, NULL, 0);
+}
+
+int conn_begin(struct fixture *f, void **conn, const char *address, const char *prefix)
+{
+    *conn = calloc(1, f->driver->conn_size);
+    if (*conn == NULL)
+        return ROWLOCK_ENOMEM;
+    rowlock_config config = {.size = sizeof(config), .address = address, .prefix = prefix};
+    memset(&f->err, 0, sizeof(f->err));
+    return f->driver->open(*conn, &config, CALL_MS, &f->err);
+}
+
+void conn_end(struct fixture *f, void *conn)
+{
+    if (conn == NULL)
+        return;
+    f->driver->close(conn);
+    free(conn);
+}
+
+void *another(struct fixture *f)
+{
+    for (size_t i = 0; i < COUNT(f->others); i++) {
+        if (f->others[i] != NULL)
+            continue;
+        expect_ok(conn_begin(f, &f->others[i], f->backend->address, f->prefix), &f->err);
+        return f->others[i];
+    }
+    fail_msg("a case may have %zu further connections", COUNT(f->others));
+    return NULL;
+}
+
+int tables_to(struct fixture *f, void *conn, int version)
+{
+    int at = 0;
+    int status = f->driver->schema_version(conn, &at, CALL_MS, &f->err);
+    while (status == ROWLOCK_OK && at != version) {
+        int next = at < version ? at + 1 : at - 1;
+        status = f->driver->schema_apply(conn, at, next, CALL_MS, &f->err);
+        at = next;
+    }
+    return status;
+}
+
+/* Ends every live lock and reaps all rows. 0 if the table is empty then. */
+static int wipe_by_reaping(struct fixture *f)
+{
+    struct rows rows = rows_read(f);
+    for (size_t i = 0; i < rows.count; i++) {
+        rowlock_op op = op_bytes(rows.items[i].name, rows.items[i].name_length, "");
+        if (rows.items[i].remaining_ms > 0)
+            f->driver->force_release(f->conn, &op, CALL_MS, &f->err);
+    }
+    size_t count = rows.count;
+    rows_free(&rows);
+    if (count == 0)
+        return 0;
+    uint64_t reaped = 0;
+    sleep_us(100); /* the rows ended just now, and reaping takes those that ended before now */
+    f->driver->reap(f->conn, &reaped, 0, UINT32_MAX, CALL_MS, &f->err);
+    rows = rows_read(f);
+    count = rows.count;
+    rows_free(&rows);
+    return count != 0;
+}
+
+/* Reaping is quick; what it leaves, because a case or the driver went wrong, goes with the tables.
+ */
+static int wipe(struct fixture *f)
+{
+    int version = 0;
+    int status = f->driver->schema_version(f->conn, &version, CALL_MS, &f->err);
+    if (status == ROWLOCK_OK && version == f->driver->migration_count && wipe_by_reaping(f) == 0)
+        return ROWLOCK_OK;
+    status = tables_to(f, f->conn, 0);
+    return status == ROWLOCK_OK ? tables_to(f, f->conn, f->driver->migration_count) : status;
+}
+
+int case_setup(void **state)
+{
+    struct fixture *f = *state;
+    int status = conn_begin(f, &f->conn, f->backend->address, f->prefix);
+    if (status == ROWLOCK_OK)
+        status = wipe(f);
+    if (status != ROWLOCK_OK)
+        print_error("set-up: %s: %s\n", rowlock_strstatus(status), f->err.message);
+    return status;
+}
+
+int case_teardown(void **state)
+{
+    struct fixture *f = *state;
+    for (size_t i = 0; i < COUNT(f->clients); i++)
+        rowlock_close(&f->clients[i]);
+    for (size_t i = 0; i < COUNT(f->others); i++) {
+        conn_end(f, f->others[i]);
+        f->others[i] = NULL;
+    }
+    conn_end(f, f->conn);
+    f->conn = NULL;
+    return 0;
+}
+
+/* ---- clients --------------------------------------------------------------------------------- */
+
+rowlock_client *client_open_as(struct fixture *f, const char *owner)
+{
+    rowlock_options options = ROWLOCK_OPTIONS_INIT;
+    options.prefix = f->prefix;
+    options.owner = owner;
+    for (size_t i = 0; i < COUNT(f->clients); i++) {
+        if (f->clients[i] != NULL)
+            continue;
+        expect_ok(rowlock_open(&f->clients[i], f->driver, f->backend->address, &options, &f->err),
+                  &f->err);
+        return f->clients[i];
+    }
+    fail_msg("a case may have %zu clients", COUNT(f->clients));
+    return NULL;
+}
+
+rowlock_client *client_open(struct fixture *f)
+{
+    return client_open_as(f, NULL);
+}
+
+void client_close(struct fixture *f, rowlock_client **client)
+{
+    for (size_t i = 0; i < COUNT(f->clients); i++) {
+        if (f->clients[i] == *client)
+            f->clients[i] = NULL;
+    }
+    rowlock_close(client);
+}
+
+rowlock_lock *hold_for(struct fixture *f, rowlock_client *client, const char *name, int64_t ttl_ms)
+{
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+    options.ttl_ms = ttl_ms;
+    rowlock_lock *lock = NULL;
+    expect_ok(rowlock_acquire(&lock, client, name, &options, &f->err), &f->err);
+    assert_non_null(lock);
+    return lock;
+}
+
+rowlock_lock *hold(struct fixture *f, rowlock_client *client, const char *name)
+{
+    return hold_for(f, client, name, 0);
+}
+
+void let_go(struct fixture *f, rowlock_lock **lock)
+{
+    expect_ok(rowlock_release(lock, &f->err), &f->err);
+    assert_null(*lock);
+}
+
+/* ---- SQL ------------------------------------------------------------------------------------- */
+
+void *sql_begin(struct fixture *f)
+{
+    void *session = f->backend->kind->sql_open(f->backend->address);
+    assert_non_null(session);
+    return session;
+}
+
+static void sql_rendered(struct fixture *f, void *session, const char *sql, char *out, size_t size)
+{
+    rlk_text text = {0};
+    rlk_sql_render(&text, sql, f->prefix, NULL, f->driver->quote);
+    assert_false(text.failed);
+    int status = f->backend->kind->sql_run(session, text.data, out, size);
+    rlk_text_free(&text);
+    assert_int_equal(status, 0);
+}
+
+void sql_in(struct fixture *f, void *session, const char *sql)
+{
+    char ignored[1024];
+    sql_rendered(f, session, sql, ignored, sizeof(ignored));
+}
+
+void sql_end(struct fixture *f, void *session)
+{
+    f->backend->kind->sql_close(session);
+}
+
+void sql_run(struct fixture *f, const char *sql, char *out, size_t size)
+{
+    void *session = sql_begin(f);
+    sql_rendered(f, session, sql, out, size);
+    sql_end(f, session);
+}

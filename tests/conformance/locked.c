@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Rows that somebody's open transaction keeps locked. */
+#include "conformance.h"
+
+/* A transaction that has locked the row "lock". */
+static void *lock_row(struct fixture *f)
+{
+    void *session = sql_begin(f);
+    sql_in(f, session, "BEGIN");
+    sql_in(f, session, "SELECT fence FROM rowlock_locks WHERE name = 'lock' FOR UPDATE");
+    return session;
+}
+
+static void test_acquire_of_a_locked_free_row_is_busy_in_time(void **state)
+{
+    struct fixture *f = *state;
+    grant_released(f, "lock", "ann");
+    void *session = lock_row(f);
+    rowlock_op op = op_new("lock", "bob");
+    int64_t before = now_us();
+    int status = f->driver->acquire(f->conn, &op, 1, 0, 300, &f->err);
+    int64_t took = now_us() - before;
+    sql_end(f, session);
+    expect_ok(status, &f->err);
+    expect_status(ROWLOCK_BUSY, op.status, NULL);
+    expect_between(took, 0, 2000000);
+}
+
+static void test_acquire_of_a_locked_row_goes_on_when_it_is_let_go(void **state)
+{
+    struct fixture *f = *state;
+    rowlock_op old = grant_released(f, "lock", "ann");
+    sql_end(f, lock_row(f));
+    rowlock_op op = grant(f, "lock", "bob");
+    assert_true(op.fence > old.fence);
+}
+
+static void test_all_with_a_locked_row_takes_nothing(void **state)
+{
+    struct fixture *f = *state;
+    grant_released(f, "lock", "ann");
+    void *session = lock_row(f);
+    rowlock_op ops[] = {op_new("a", "bob"), op_new("lock", "bob"), op_new("z", "bob")};
+    int status = f->driver->acquire(f->conn, ops, COUNT(ops), 1, 300, &f->err);
+    sql_end(f, session);
+    expect_ok(status, &f->err);
+    for (size_t i = 0; i < COUNT(ops); i++)
+        expect_status(ROWLOCK_BUSY, ops[i].status, NULL);
+    struct rows live = rows_query(f, NULL, 0, 0), all = rows_read(f);
+    assert_int_equal(live.count, 0);
+    assert_int_equal(all.count, 1);
+    rows_free(&live);
+    rows_free(&all);
+}
+
+static void test_busy_is_told_although_the_row_is_locked(void **state)
+{
+    struct fixture *f = *state;
+    rowlock_op held = grant(f, "lock", "ann");
+    void *session = lock_row(f);
+    rowlock_op op = op_new("lock", "bob");
+    int64_t before = now_us();
+    int status = f->driver->acquire(f->conn, &op, 1, 0, 1000, &f->err);
+    int64_t took = now_us() - before;
+    sql_end(f, session);
+    expect_ok(status, &f->err);
+    expect_status(ROWLOCK_BUSY, op.status, NULL);
+    assert_string_equal(op.holder, "ann");
+    assert_int_equal(op.holder_fence, held.fence);
+    expect_between(took, 0, 500000); /* takes no lock, so it waits for none */
+}
+
+static void test_renew_of_a_locked_row_is_busy_at_once(void **state)
+{
+    struct fixture *f = *state;
+    rowlock_op held = grant(f, "lock", "ann");
+    void *session = lock_row(f);
+    rowlock_op op = op_of(&held);
+    int64_t before = now_us();
+    int status = f->driver->renew(f->conn, &op, 1, 3000, &f->err);
+    int64_t took = now_us() - before;
+    sql_end(f, session);
+    expect_ok(status, &f->err);
+    expect_status(ROWLOCK_BUSY, op.status, NULL);
+    expect_between(took, 0, 1000000);
+    expect_ok(try_renew(f, f->conn, &op), NULL);
+}
+
+static void test_renew_of_others_goes_on_beside_a_locked_row(void **state)
+{
+    struct fixture *f = *state;
+    rowlock_op before = grant(f, "a", "ann"), locked = grant(f, "lock", "ann");
+    rowlock_op after = grant(f, "z", "ann");
+    void *session = lock_row(f);
+    rowlock_op ops[] = {op_of(&before), op_of(&locked), op_of(&after)};
+    int status = f->driver->renew(f->conn, ops, COUNT(ops), 3000, &f->err);
+    sql_end(f, session);
+    expect_ok(status, &f->err);
+    expect_ok(ops[0].status, NULL);
+    expect_status(ROWLOCK_BUSY, ops[1].status, NULL);
+    expect_ok(ops[2].status, NULL);
+}
+
+static void test_reap_passes_over_locked_rows(void **state)
+{
+    struct fixture *f = *state;
+    grant_released(f, "a", "ann");
+    grant_released(f, "lock", "ann");
+    grant_released(f, "z", "ann");
+    sleep_us(2000);
+    void *session = lock_row(f);
+    uint64_t count = 0;
+    int status = f->driver->reap(f->conn, &count, 1, 100, 3000, &f->err);
+    sql_end(f, session);
+    expect_ok(status, &f->err);
+    assert_int_equal(count, 2);
+    assert_true(row_exists(f, "lock"));
+}
+
+static void test_list_does_not_wait_for_locked_rows(void **state)
+{
+    struct fixture *f = *state;
+    grant(f, "lock", "ann");
+    void *session = lock_row(f);
+    struct rows rows = {0};
+    rowlock_list_query query = {.size = sizeof(query)};
+    int status = f->driver->list(f->conn, &query, rows_collect, &rows, 1000, &f->err);
+    sql_end(f, session);
+    expect_ok(status, &f->err);
+    assert_int_equal(rows.count, 1);
+    rows_free(&rows);
+}
+
+/* Waits for the row no longer than its time; whatever the answer, a repetition comes to the end. */
+static void test_release_of_a_locked_row_ends_in_time_and_can_be_repeated(void **state)
+{
+    struct fixture *f = *state;
+    rowlock_op held = grant(f, "lock", "ann");
+    void *session = lock_row(f);
+    rowlock_op op = op_of(&held);
+    int64_t before = now_us();
+    int status = f->driver->release(f->conn, &op, 1, 300, &f->err);
+    int64_t took = now_us() - before;
+    sql_end(f, session);
+    expect_between(took, 0, 2000000);
+    if (status != ROWLOCK_EUNKNOWN) { /* else the connection must not be used again */
+        expect_status(ROWLOCK_EDRIVER, status, &f->err);
+        assert_int_equal(f->err.retryable, 1);
+        assert_true(row_exists(f, "lock"));
+    }
+    expect_ok(try_release(f, another(f), &op), NULL);
+    assert_int_equal(op.hold_count, 0);
+}
+
+static const struct test_case cases[] = {
+    CASE_IF(test_acquire_of_a_locked_free_row_is_busy_in_time, BACKEND_SQL | BACKEND_ROW_LOCKS),
+    CASE_IF(test_acquire_of_a_locked_row_goes_on_when_it_is_let_go,
+            BACKEND_SQL | BACKEND_ROW_LOCKS),
+    CASE_IF(test_all_with_a_locked_row_takes_nothing, BACKEND_SQL | BACKEND_ROW_LOCKS),
+    CASE_IF(test_busy_is_told_although_the_row_is_locked, BACKEND_SQL | BACKEND_ROW_LOCKS),
+    CASE_IF(test_renew_of_a_locked_row_is_busy_at_once, BACKEND_SQL | BACKEND_ROW_LOCKS),
+    CASE_IF(test_renew_of_others_goes_on_beside_a_locked_row, BACKEND_SQL | BACKEND_ROW_LOCKS),
+    CASE_IF(test_reap_passes_over_locked_rows, BACKEND_SQL | BACKEND_ROW_LOCKS),
+    CASE_IF(test_list_does_not_wait_for_locked_rows, BACKEND_SQL | BACKEND_ROW_LOCKS),
+    CASE_IF(test_release_of_a_locked_row_ends_in_time_and_can_be_repeated,
+            BACKEND_SQL | BACKEND_ROW_LOCKS),
+};
+
+const struct suite locked_suite = SUITE("locked", cases);

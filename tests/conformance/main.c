@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * conformance <driver> [filter]: the same cases on every driver. The filter is cmocka's, with * and
+ * ?. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "conformance.h"
+
+static const struct suite *const suites[] = {
+    &open_suite,     &schema_suite,   &acquire_suite,    &release_suite,     &renew_suite,
+    &force_suite,    &reap_suite,     &list_suite,       &batch_suite,       &text_suite,
+    &locked_suite,   &steps_suite,    &api_client_suite, &api_acquire_suite, &api_wait_suite,
+    &api_many_suite, &api_hold_suite, &api_look_suite,   &api_tables_suite,  &api_arguments_suite};
+
+/* Runs those cases of the suite that the backend's capabilities allow; the number that failed. */
+static int run_suite(const struct suite *suite, struct fixture *f, size_t *ran)
+{
+    struct CMUnitTest *tests = calloc(suite->count + 1, sizeof(*tests));
+    if (tests == NULL)
+        return 1;
+    size_t n = 0;
+    for (size_t i = 0; i < suite->count; i++) {
+        if ((suite->cases[i].caps & ~f->backend->caps) != 0)
+            continue;
+        tests[n++] = (struct CMUnitTest){.name = suite->cases[i].name,
+                                         .test_func = suite->cases[i].run,
+                                         .setup_func = case_setup,
+                                         .teardown_func = case_teardown,
+                                         .initial_state = f};
+    }
+    char name[64];
+    snprintf(name, sizeof(name), "%s.%s", f->backend->kind->name, suite->name);
+    int failed = n == 0 ? 0 : _cmocka_run_group_tests(name, tests, n, NULL, NULL);
+    *ran += n;
+    free(tests);
+    return failed;
+}
+
+/* The tables of this run, made before the first case and removed after the last. */
+static int run_tables_to(struct fixture *f, int version)
+{
+    void *conn = NULL;
+    int status = conn_begin(f, &conn, f->backend->address, f->prefix);
+    if (status == ROWLOCK_OK)
+        status = tables_to(f, conn, version);
+    if (status != ROWLOCK_OK)
+        fprintf(stderr, "conformance: cannot make or remove the tables: %s\n", f->err.message);
+    conn_end(f, conn);
+    return status;
+}
+
+static int run_all(struct fixture *f)
+{
+    if (run_tables_to(f, f->driver->migration_count) != ROWLOCK_OK)
+        return 1;
+    int failed = 0;
+    size_t ran = 0;
+    for (size_t i = 0; i < COUNT(suites); i++)
+        failed += run_suite(suites[i], f, &ran);
+    if (run_tables_to(f, 0) != ROWLOCK_OK)
+        failed++;
+    fprintf(stderr, "conformance %s: %zu cases, %d failed\n", f->backend->kind->name, ran, failed);
+    return failed;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2 || argc > 3) {
+        fprintf(stderr, "usage: %s %s [filter]\n", argv[0], backend_names());
+        return 2;
+    }
+    if (argc == 3)
+        cmocka_set_test_filter(argv[2]);
+    struct backend backend;
+    int status = backend_open(&backend, argv[1]);
+    if (status != 0)
+        return status;
+
+    struct fixture f = {.backend = &backend, .driver = backend.driver};
+    snprintf(f.prefix, sizeof(f.prefix), "c%ld_", (long)getpid());
+    int failed = run_all(&f);
+    backend_close(&backend);
+    return failed != 0;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Every call returns by its deadline when the network swallows packets: requests, replies or both,
+ * on connections that stand and on new ones. */
+#include "fault.h"
+
+#include <stdio.h>
+
+enum { CALL_MS = 500, CONNECT_MS = 300, TTL_MS = 60000 };
+
+struct call {
+    const char *name;
+    int (*fn)(rowlock_client *client, rowlock_lock **lock, rowlock_error *err);
+};
+
+static int call_acquire(rowlock_client *client, rowlock_lock **lock, rowlock_error *err)
+{
+    rowlock_lock *other = NULL;
+    int status = rowlock_acquire(&other, client, "bounded", NULL, err);
+
+    (void)lock;
+    if (other != NULL)
+        rowlock_release(&other, NULL);
+    return status;
+}
+
+static int call_renew(rowlock_client *client, rowlock_lock **lock, rowlock_error *err)
+{
+    (void)client;
+    return rowlock_renew(*lock, 0, err);
+}
+
+static int call_release(rowlock_client *client, rowlock_lock **lock, rowlock_error *err)
+{
+    (void)client;
+    return rowlock_release(lock, err);
+}
+
+static int no_row(const rowlock_row *row, void *payload)
+{
+    (void)row;
+    (void)payload;
+    return 0;
+}
+
+static int call_list(rowlock_client *client, rowlock_lock **lock, rowlock_error *err)
+{
+    (void)lock;
+    return rowlock_list(client, NULL, no_row, NULL, err);
+}
+
+static int call_reap(rowlock_client *client, rowlock_lock **lock, rowlock_error *err)
+{
+    (void)lock;
+    return rowlock_reap(NULL, client, NULL, err);
+}
+
+static int call_force(rowlock_client *client, rowlock_lock **lock, rowlock_error *err)
+{
+    (void)lock;
+    return rowlock_force_release(client, "bounded", NULL, err);
+}
+
+static int call_version(rowlock_client *client, rowlock_lock **lock, rowlock_error *err)
+{
+    int version;
+
+    (void)lock;
+    return rowlock_schema_version(&version, client, err);
+}
+
+static const struct call calls[] = {
+    {"acquire", call_acquire},
+    {"renew", call_renew},
+    {"release", call_release},
+    {"list", call_list},
+    {"reap", call_reap},
+    {"force_release", call_force},
+    {"schema_version", call_version},
+};
+
+enum { CALLS = sizeof(calls) / sizeof(calls[0]) };
+
+static rowlock_client *open_bounded(void)
+{
+    rowlock_options options = ROWLOCK_OPTIONS_INIT;
+
+    options.call_timeout_ms = CALL_MS;
+    options.connect_timeout_ms = CONNECT_MS;
+    return fault_open(fault.proxied, &options);
+}
+
+static void assert_bounded(const struct call *call, rowlock_client *client, rowlock_lock **lock,
+                           const char *when)
+{
+    rowlock_error err;
+    int64_t start = process_now_ms();
+    int status = call->fn(client, lock, &err);
+    int64_t took = process_now_ms() - start;
+
+    if (took > CALL_MS + FAULT_SLACK_MS ||
+        (status != ROWLOCK_EUNKNOWN && status != ROWLOCK_ECONNECT))
+        print_error("%s, %s: %d ms, status %d: %s\n", call->name, when, (int)took, status,
+                    err.message);
+    assert_in_range(took, 0, CALL_MS + FAULT_SLACK_MS);
+    assert_true(status == ROWLOCK_EUNKNOWN || status == ROWLOCK_ECONNECT);
+    assert_int_not_equal(0, err.message[0]);
+}
+
+/* First on the connection that stands, then, since that is given up, while connecting. */
+static void swallowed(int directions)
+{
+    for (int i = 0; i < CALLS; i++) {
+        rowlock_client *client = open_bounded();
+        rowlock_lock *lock = fault_acquire(client, fault_name("held"), TTL_MS);
+        rowlock_lock *other = fault_acquire(client, fault_name("other"), TTL_MS);
+
+        proxy_blackhole(fault.proxy, directions);
+        assert_bounded(&calls[i], client, &lock, "connected");
+        assert_bounded(&calls[i], client, lock != NULL ? &lock : &other, "connecting");
+        proxy_blackhole(fault.proxy, 0);
+        if (lock != NULL)
+            fault_release(&lock);
+        if (other != NULL)
+            fault_release(&other);
+        rowlock_close(&client);
+    }
+}
+
+static void requests(void **state)
+{
+    (void)state;
+    swallowed(PROXY_TO_SERVER);
+}
+
+static void replies(void **state)
+{
+    (void)state;
+    swallowed(PROXY_TO_CLIENT);
+}
+
+static void both(void **state)
+{
+    (void)state;
+    swallowed(PROXY_TO_SERVER | PROXY_TO_CLIENT);
+}
+
+static void opening(void **state)
+{
+    rowlock_options options = ROWLOCK_OPTIONS_INIT;
+    rowlock_client *client = NULL;
+    rowlock_error err;
+    int64_t start;
+
+    (void)state;
+    options.call_timeout_ms = CALL_MS;
+    options.connect_timeout_ms = CONNECT_MS;
+    proxy_blackhole(fault.proxy, PROXY_TO_SERVER | PROXY_TO_CLIENT);
+    start = process_now_ms();
+    assert_status(ROWLOCK_ECONNECT, fault_try_open(&client, fault.proxied, &options, &err), &err);
+    assert_in_range(process_now_ms() - start, 0, CALL_MS + CONNECT_MS + FAULT_SLACK_MS);
+    assert_null(client);
+    proxy_blackhole(fault.proxy, 0);
+}
+
+/* Closing releases what is held, but waits for it no longer than a call may take. */
+static void closing(void **state)
+{
+    rowlock_client *client = open_bounded();
+    rowlock_lock *lock = fault_acquire(client, fault_name("closing"), TTL_MS);
+    rowlock_error err;
+    int64_t start;
+
+    (void)state;
+    proxy_blackhole(fault.proxy, PROXY_TO_SERVER | PROXY_TO_CLIENT);
+    start = process_now_ms();
+    rowlock_close(&client);
+    assert_in_range(process_now_ms() - start, 0, CALL_MS + FAULT_SLACK_MS);
+    assert_status(ROWLOCK_ECLOSED, rowlock_release(&lock, &err), &err);
+    proxy_blackhole(fault.proxy, 0);
+}
+
+/* A wait has its own bound and holds it, too. */
+static void waiting(void **state)
+{
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+    rowlock_client *client = open_bounded();
+    rowlock_client *other = fault_open(fault.backend.address, NULL);
+    const char *name = fault_name("waiting");
+    rowlock_lock *held = fault_acquire(other, name, TTL_MS);
+    rowlock_lock *lock = NULL;
+    rowlock_error err;
+    int64_t start = process_now_ms();
+    int status;
+
+    (void)state;
+    options.wait_ms = 1000;
+    proxy_blackhole(fault.proxy, PROXY_TO_CLIENT);
+    status = rowlock_acquire(&lock, client, name, &options, &err);
+    assert_in_range(process_now_ms() - start, 0, 1000 + CALL_MS + FAULT_SLACK_MS);
+    assert_true(status != ROWLOCK_OK && status != ROWLOCK_BUSY);
+    proxy_blackhole(fault.proxy, 0);
+    fault_release(&held);
+    rowlock_close(&client);
+    rowlock_close(&other);
+}
+
+static int restore(void **state)
+{
+    (void)state;
+    proxy_blackhole(fault.proxy, 0);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test_teardown(requests, restore), cmocka_unit_test_teardown(replies, restore),
+        cmocka_unit_test_teardown(both, restore),     cmocka_unit_test_teardown(opening, restore),
+        cmocka_unit_test_teardown(closing, restore),  cmocka_unit_test_teardown(waiting, restore),
+    };
+    return FAULT_MAIN(argc, argv, 1, cases);
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Through PgBouncer in transaction mode: each statement may run on another server connection, so
+ * nothing may be kept in a session, and nothing may be left behind in one. */
+#include "fault.h"
+#include "hammer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *bouncer;
+
+static void everything_works(void **state)
+{
+    struct hammer_result result = hammer(bouncer, 4, 4, 2000);
+
+    (void)state;
+    if (result.errors > 0 || result.wrongs > 0)
+        fail_msg("%ld grants, %ld errors (first %d: %s), %ld wrong", result.grants, result.errors,
+                 result.status, result.message, result.wrongs);
+    assert_true(result.grants > 0);
+}
+
+static void batches(void **state)
+{
+    rowlock_client *client = fault_open(bouncer, NULL);
+    static struct fault_batch batch;
+    rowlock_error err;
+
+    (void)state;
+    fault_batch_init(&batch, "bouncer");
+    for (int i = 0; i < 3; i++) {
+        assert_status(
+            ROWLOCK_OK,
+            rowlock_acquire_many(batch.locks, client, batch.names, FAULT_BATCH, NULL, &err), &err);
+        for (int k = 0; k < FAULT_BATCH; k++)
+            fault_release(&batch.locks[k]);
+    }
+    rowlock_close(&client);
+}
+
+static void migrate_down_and_up(void **state)
+{
+    rowlock_options options = ROWLOCK_OPTIONS_INIT;
+    rowlock_client *client;
+    rowlock_error err;
+    int version = 0;
+
+    (void)state;
+    options.prefix = "bouncer_";
+    options.schema_policy = ROWLOCK_SCHEMA_IGNORE;
+    client = fault_open(bouncer, &options);
+    assert_status(ROWLOCK_OK, rowlock_migrate(client, ROWLOCK_SCHEMA_LATEST, &err), &err);
+    assert_status(ROWLOCK_OK, rowlock_schema_version(&version, client, &err), &err);
+    assert_int_equal(rowlock_migration_count(fault.backend.driver), version);
+    assert_status(ROWLOCK_OK, rowlock_migrate(client, 0, &err), &err);
+    assert_status(ROWLOCK_OK, rowlock_schema_version(&version, client, &err), &err);
+    assert_int_equal(0, version);
+    rowlock_close(&client);
+}
+
+/* The next user of the server connections finds them as they were: asked often enough, through the
+ * pooler, to see each of them. */
+static void nothing_is_left_behind(void **state)
+{
+    static const char *const questions[] = {
+        "SELECT count(*) FROM pg_prepared_statements",
+        "SELECT count(*) FROM pg_cursors",
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'",
+        "SELECT count(*) FROM pg_listening_channels()",
+        /* but for the one that the pooler itself carries over */
+        "SELECT count(*) FROM pg_settings WHERE source = 'session' AND name <> 'application_name'",
+        "SELECT count(*) FROM pg_class WHERE relpersistence = 't'",
+    };
+    struct hammer_result result = hammer(bouncer, 4, 4, 300);
+    char out[256];
+
+    (void)state;
+    assert_int_equal(0, result.errors);
+    for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++) {
+        for (int k = 0; k < 10; k++) {
+            assert_int_equal(0, fault_sql_on(bouncer, questions[i], out, sizeof(out)));
+            out[strcspn(out, "\n")] = '\0';
+            if (strcmp(out, "0") != 0)
+                print_error("%s: %s\n", questions[i], out);
+            assert_string_equal("0", out);
+        }
+    }
+    assert_int_equal(0, fault_sql_on(bouncer,
+                                     "SELECT count(*) FROM pg_stat_activity WHERE state LIKE "
+                                     "'idle in transaction%' AND datname = current_database()",
+                                     out, sizeof(out)));
+    assert_string_equal("0", strtok(out, "\n"));
+}
+
+int main(int argc, char **argv)
+{
+    const char *no_skip = getenv("ROWLOCK_TEST_NO_SKIP");
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(everything_works),
+        cmocka_unit_test(batches),
+        cmocka_unit_test(migrate_down_and_up),
+        cmocka_unit_test(nothing_is_left_behind),
+    };
+
+    bouncer = getenv("ROWLOCK_TEST_PGBOUNCER");
+    if (bouncer == NULL) {
+        fprintf(stderr, "SKIPPED: ROWLOCK_TEST_PGBOUNCER is not set\n");
+        return no_skip != NULL && strcmp(no_skip, "1") == 0 ? 1 : 77;
+    }
+    return FAULT_MAIN(argc, argv, 0, cases);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One round trip each: acquire of a row that exists, renew, release; for one operation through the
+ * library and for a hundred through the driver's own table. Counted on the wire. */
+#include "fault.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int trips;
+
+static void count_from_here(void)
+{
+    trips = proxy_round_trips(fault.proxy);
+}
+
+static void assert_one_trip(const char *what)
+{
+    int made = proxy_round_trips(fault.proxy) - trips;
+
+    if (made != 1)
+        print_error("%s: %d round trips\n", what, made);
+    assert_int_equal(1, made);
+}
+
+/* ---- through the library --------------------------------------------------------------------- */
+
+static void one_lock(void **state)
+{
+    rowlock_client *client = fault_open(fault.proxied, NULL);
+    const char *name = fault_name("one");
+    rowlock_lock *lock = fault_acquire(client, name, 0);
+    rowlock_error err;
+
+    (void)state;
+    fault_release(&lock);
+    for (int i = 0; i < 3; i++) {
+        count_from_here();
+        lock = fault_acquire(client, name, 0);
+        assert_one_trip("acquire");
+        count_from_here();
+        assert_status(ROWLOCK_OK, rowlock_renew(lock, 0, &err), &err);
+        assert_one_trip("renew");
+        count_from_here();
+        fault_release(&lock);
+        assert_one_trip("release");
+    }
+    rowlock_close(&client);
+}
+
+static void reentry_and_busy(void **state)
+{
+    rowlock_client *client = fault_open(fault.proxied, NULL);
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+    const char *name = fault_name("again");
+    rowlock_lock *lock = fault_acquire(client, name, 0);
+    rowlock_lock *again;
+    rowlock_error err;
+
+    (void)state;
+    count_from_here();
+    again = fault_acquire(client, name, 0);
+    assert_one_trip("re-entry");
+    options.owner = "somebody else";
+    count_from_here();
+    {
+        rowlock_lock *none = NULL;
+        assert_status(ROWLOCK_BUSY, rowlock_acquire(&none, client, name, &options, &err), &err);
+    }
+    assert_one_trip("busy");
+    fault_release(&again);
+    fault_release(&lock);
+    rowlock_close(&client);
+}
+
+static void acquire_many(void **state)
+{
+    rowlock_client *client = fault_open(fault.proxied, NULL);
+    static struct fault_batch batch;
+    rowlock_error err;
+
+    (void)state;
+    fault_batch_init(&batch, "many");
+    for (int i = 0; i < 3; i++) {
+        count_from_here();
+        assert_status(
+            ROWLOCK_OK,
+            rowlock_acquire_many(batch.locks, client, batch.names, FAULT_BATCH, NULL, &err), &err);
+        if (i > 0) /* the first time the rows are made */
+            assert_one_trip("acquire_many");
+        for (int k = 0; k < FAULT_BATCH; k++)
+            fault_release(&batch.locks[k]);
+    }
+    rowlock_close(&client);
+}
+
+/* ---- through the driver ---------------------------------------------------------------------- */
+
+struct direct {
+    const rowlock_driver *driver;
+    void *conn;
+    rowlock_op *ops;
+    size_t n;
+};
+
+static void fresh_attempts(struct direct *d)
+{
+    static uint32_t number;
+
+    for (size_t i = 0; i < d->n; i++) {
+        number++;
+        memcpy(d->ops[i].attempt, &number, sizeof(number));
+    }
+}
+
+static void assert_all_ok(struct direct *d, int status, const rowlock_error *err)
+{
+    assert_status(ROWLOCK_OK, status, err);
+    for (size_t i = 0; i < d->n; i++)
+        assert_int_equal(ROWLOCK_OK, d->ops[i].status);
+}
+
+static void cycle(struct direct *d, int counted)
+{
+    rowlock_error err = {0};
+
+    fresh_attempts(d);
+    count_from_here();
+    assert_all_ok(d, d->driver->acquire(d->conn, d->ops, d->n, 1, 5000, &err), &err);
+    if (counted)
+        assert_one_trip("driver's acquire");
+    count_from_here();
+    assert_all_ok(d, d->driver->renew(d->conn, d->ops, d->n, 5000, &err), &err);
+    assert_one_trip("driver's renew");
+    fresh_attempts(d);
+    count_from_here();
+    assert_all_ok(d, d->driver->release(d->conn, d->ops, d->n, 5000, &err), &err);
+    assert_one_trip("driver's release");
+}
+
+static void driver_batch(size_t n)
+{
+    struct direct d = {.driver = fault.backend.driver, .n = n};
+    rowlock_config config = {
+        .size = sizeof(config), .address = fault.proxied, .prefix = fault.prefix};
+    static struct fault_batch batch;
+    rowlock_error err;
+
+    fault_batch_init(&batch, "direct");
+    d.conn = calloc(1, d.driver->conn_size);
+    d.ops = calloc(n, sizeof(*d.ops));
+    assert_true(d.conn != NULL && d.ops != NULL);
+    for (size_t i = 0; i < n; i++) {
+        d.ops[i].name = batch.names[i];
+        d.ops[i].name_length = strlen(batch.names[i]);
+        d.ops[i].owner = "round trips";
+        d.ops[i].note = "";
+        d.ops[i].ttl_us = 30000000;
+    }
+    assert_status(ROWLOCK_OK, d.driver->open(d.conn, &config, 5000, &err), &err);
+    cycle(&d, 0);
+    cycle(&d, 1);
+    cycle(&d, 1);
+    d.driver->close(d.conn);
+    free(d.ops);
+    free(d.conn);
+}
+
+static void driver_one(void **state)
+{
+    (void)state;
+    driver_batch(1);
+}
+
+static void driver_hundred(void **state)
+{
+    (void)state;
+    driver_batch(FAULT_BATCH);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(one_lock),       cmocka_unit_test(reentry_and_busy),
+        cmocka_unit_test(acquire_many),   cmocka_unit_test(driver_one),
+        cmocka_unit_test(driver_hundred),
+    };
+    return FAULT_MAIN(argc, argv, 1, cases);
+}

@@ -1,0 +1,11 @@
+# Writes the first C block of README into OUT.
+file(READ "${README}" text)
+string(FIND "${text}" "```c\n" start)
+if(start EQUAL -1)
+    message(FATAL_ERROR "${README} has no C example")
+endif()
+math(EXPR start "${start} + 5")
+string(SUBSTRING "${text}" ${start} -1 text)
+string(FIND "${text}" "\n```" end)
+string(SUBSTRING "${text}" 0 ${end} text)
+file(WRITE "${OUT}" "${text}\n")

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The databases that the suites run on. To run the conformance suite on a driver of your own, write
+ * a struct backend_kind like the one in backend_sqlite.c and add it to the table in backend.c: that
+ * is the only place that knows drivers by name. `caps`, the lists and the functions may stay empty
+ * as far as their comments allow; cases that need more are left out. */
+#ifndef ROWLOCK_TESTS_BACKEND_H
+#define ROWLOCK_TESTS_BACKEND_H
+
+#include "rowlock/driver.h"
+
+/* What a backend can do beyond the contract of driver.h. Cases ask for these, never for a name. */
+enum backend_caps {
+    BACKEND_SERVER = 1 << 0,    /* reached through a network: has hosts and ports */
+    BACKEND_DATABASES = 1 << 1, /* the address names a database that may be missing */
+    BACKEND_PASSWORDS = 1 << 2, /* the address may hold a password */
+    BACKEND_SQL = 1 << 3,       /* sql_* below are there: cases may look behind the driver's back */
+    BACKEND_ROW_LOCKS = 1 << 4  /* a transaction can lock one row: SELECT ... FOR UPDATE */
+};
+
+/* The password in `secret` addresses; must appear in no message. */
+#define BACKEND_SECRET "s3cr3t-Pa55"
+
+struct backend;
+
+/* How to reach one kind of database. Lists end with NULL. */
+struct backend_kind {
+    const char *name;     /* the command's argument */
+    const char *variable; /* environment variable that holds the address */
+    const rowlock_driver *(*driver)(void);
+    unsigned caps; /* enum backend_caps */
+
+    /* Turns the variable's value into backend->address, and cleans up; NULL: the value is the
+     * address. */
+    void (*prepare)(struct backend *backend, const char *value);
+    void (*cleanup)(struct backend *backend);
+
+    const char *const *malformed; /* addresses that open must answer with EINVAL */
+    const char *const
+        *unreachable;          /* with ECONNECT: nobody listens, no such host, no such folder */
+    const char *const *secret; /* wrong in some way, and with BACKEND_SECRET in them */
+
+    /* BACKEND_DATABASES: the same server, a database that is not there. */
+    void (*missing_database)(char *out, size_t size, const char *address);
+
+    /* BACKEND_SQL: a plain session of the client library. `run` executes one statement and appends
+     * its rows to `out` (NULL: nowhere), each field followed by '|' and each row by '\n'. 0 is
+     * success. `close` ends an open transaction. */
+    void *(*sql_open)(const char *address);
+    int (*sql_run)(void *session, const char *sql, char *out, size_t size);
+    void (*sql_close)(void *session);
+
+    /* BACKEND_SQL: writes a query that tells all columns of the tables with that prefix. */
+    void (*describe)(char *out, size_t size, const char *prefix);
+};
+
+struct backend {
+    const struct backend_kind *kind;
+    const rowlock_driver *driver;
+    unsigned caps;
+    char address[1024];
+};
+
+/* Finds the kind by name and its address in the environment. Returns 0, or the exit status to end
+ * with after a message on stderr: 2 for an unknown name; 77 (skipped) if the variable is not set,
+ * or 1 if ROWLOCK_TEST_NO_SKIP=1 forbids to skip. Give back with backend_close(). */
+int backend_open(struct backend *out, const char *name);
+void backend_close(struct backend *backend);
+
+/* The names that backend_open() knows, for usage texts: "postgresql|mysql|sqlite". */
+const char *backend_names(void);
+
+/* For sql_run functions: appends to a string as far as there is room. `out` may be NULL. */
+void backend_append(char *out, size_t size, const char *text);
+
+#endif
