@@ -3,8 +3,8 @@
 -- Each ? is replaced by a literal that the driver makes itself: an integer, x'hex' or a JSON text of
 -- integers and hex digits. Nothing of the user's is ever escaped or pasted. A batch travels as one
 -- JSON array, @rowlock_ops, of [name, owner, attempt, fence, ttl, whole, note, i], sorted by name, i
--- being the caller's index. One packet holds all statements of a call, in one transaction, so that the answer is read while the rows
--- that were changed are still locked. Isolation is READ COMMITTED: the plain reads take no lock, also
+-- being the caller's index. One packet holds all statements of a call, in one transaction, so that the
+-- answer is read while the rows that were changed are still locked. Isolation is READ COMMITTED: the plain reads take no lock, also
 -- inside INSERT ... SELECT.
 --
 -- "FOR UPDATE SKIP LOCKED" in a subquery that depends on w locks one row by its key, and only after
@@ -76,6 +76,10 @@ SELECT @rowlock_bad + COUNT(*) INTO @rowlock_bad
 -- Takes what is absent, expired or the owner's own. A row that somebody created after the plain read is
 -- decided on again under its lock; if all are wanted and it is not to be had (it was reaped and created
 -- again), the sum leaves the range of BIGINT (error 1690), and the statement undoes itself.
+--
+-- A row that was more than a second in the making is called late: its fence was made before it was
+-- there, and in so long a time another tenure might have come, gone and been reaped. The driver frees
+-- it and asks again; then the row is there, and its fence is made under its lock.
 -- name: acquire
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
@@ -124,14 +128,16 @@ ON DUPLICATE KEY UPDATE
        owner        = IF(rowlock_locks.expire_time <= @rowlock_now,
                          VALUES(owner), rowlock_locks.owner),
        expire_time  = IF(rowlock_locks.owner = VALUES(owner),
-                         VALUES(expire_time), rowlock_locks.expire_time);
+                         GREATEST(rowlock_locks.expire_time, VALUES(expire_time)),
+                         rowlock_locks.expire_time);
 SELECT w.i,
        l.owner = UNHEX(w.owner)                     AS own,
        l.attempt = UNHEX(w.attempt)                 AS mine,
        l.fence,
        l.hold_count,
        l.expire_time - @rowlock_now                 AS remaining,
-       l.owner
+       l.owner,
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
            i       INT          PATH '$[7]',
            name    VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
@@ -280,14 +286,16 @@ ON DUPLICATE KEY UPDATE
        owner        = IF(rowlock_locks.expire_time <= @rowlock_now,
                          VALUES(owner), rowlock_locks.owner),
        expire_time  = IF(rowlock_locks.owner = VALUES(owner),
-                         VALUES(expire_time), rowlock_locks.expire_time);
+                         GREATEST(rowlock_locks.expire_time, VALUES(expire_time)),
+                         rowlock_locks.expire_time);
 SELECT 0,
        l.owner = @rowlock_owner                     AS own,
        l.attempt = @rowlock_attempt                 AS mine,
        l.fence,
        l.hold_count,
        l.expire_time - @rowlock_now                 AS remaining,
-       l.owner
+       l.owner,
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late
   FROM rowlock_locks AS l
  WHERE l.name = @rowlock_name;
 COMMIT;

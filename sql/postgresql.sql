@@ -366,7 +366,8 @@ SELECT set_config('lock_timeout', $1::text, $3::boolean),
                   CASE current_setting('synchronous_commit')
                       WHEN 'off' THEN 'on'
                       ELSE current_setting('synchronous_commit') END, $3::boolean),
-       set_config('plan_cache_mode', 'force_generic_plan', $3::boolean),
+       set_config('plan_cache_mode', 'auto', $3::boolean),
+       set_config('random_page_cost', '0.01', $3::boolean),
        set_config('enable_seqscan', 'off', $3::boolean),
        set_config('enable_bitmapscan', 'off', $3::boolean),
        set_config('enable_hashjoin', 'off', $3::boolean),

@@ -49,6 +49,8 @@ typedef struct rowlock_op {
     const char *note;  /* acquire: at most 1000 bytes of the same kind; never NULL */
     int64_t ttl_us;    /* acquire, renew */
     uint8_t attempt[ROWLOCK_ATTEMPT_SIZE]; /* random; a repeated call carries the same */
+    uint8_t seen[ROWLOCK_ATTEMPT_SIZE]; /* release: the row's attempt as last known; zeroes: any.
+                                         * Out with BUSY: what it is */
     uint8_t whole;     /* release: free the row whatever its hold_count */
     /* in (renew, release, force_release) and out (acquire) */
     uint64_t fence;
@@ -111,11 +113,12 @@ struct rowlock_driver {
      * The first two set owner, attempt, note (kept if the op's is empty and the tenure goes on) and
      * expire_time = now + ttl_us (never earlier than it was while the tenure goes on: an outer hold
      * may count on it), and answer OK with fence, hold_count and remaining_us.
-     * A row that somebody's open transaction keeps locked longer than timeout_ms is BUSY, too, with
-     * what can be seen of it.
-     * `all` nonzero: all ops get it or no row changes; then those that could have been had are
-     * answered BUSY with an empty holder. A second round trip is allowed where a row was created by
-     * somebody else in between.
+     * A row that somebody's open transaction keeps locked is BUSY, too, with what can be seen of it,
+     * after timeout_ms at the latest.
+     * `all` nonzero: all ops get it or none does; then those that could have been had are answered
+     * BUSY with an empty holder, and nothing is written if a plain look shows one to be held. A second
+     * round trip is allowed where a row was created or locked by somebody else in between; absent
+     * rows may then be left as free ones.
      * Durable when it returns. */
     int (*acquire)(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
                    rowlock_error *err);
@@ -126,9 +129,12 @@ struct rowlock_driver {
     int (*renew)(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 
     /* MUST. Where name, owner and fence match: if the row's attempt is the op's, a repeated call: OK
-     * with the count as it is. Else if expire_time > now and hold_count > 0: one hold less (none with
-     * `whole`); at zero expire_time becomes now; attempt is the op's; OK with the count that is left.
-     * Else LOST. The owner stays in the row. Need not be durable: a lost release runs out. */
+     * with the count as it is. Else if expire_time > now and hold_count > 0: if `seen` is neither zero
+     * nor the row's attempt, and not `whole`: BUSY with the row's attempt in `seen`, nothing done. (A
+     * request that was held up on its way and arrives after its own repetition finds the row changed
+     * by others since, and must not count twice.) Otherwise one hold less, none with `whole`; at zero
+     * expire_time becomes now; attempt is the op's; OK with the count that is left. Else LOST.
+     * The owner stays in the row. Need not be durable: a lost release runs out. */
     int (*release)(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 
     /* MUST. Ends a live lock (of tenure op->fence only, if that is not 0): fence = max(fence + 1,
@@ -137,7 +143,9 @@ struct rowlock_driver {
     int (*force_release)(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
 
     /* MUST. Deletes at most `limit` rows whose expire_time AND fence are below now - retention_us, in
-     * byte order of names, passing over rows that are locked. *out: how many. */
+     * byte order of names, passing over rows that are locked. *out: how many. The core asks for a
+     * retention of a second or more; an acquire that inserts a row and takes as long as that between
+     * making the fence and having the row must undo it and begin again. */
     int (*reap)(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit,
                 uint32_t timeout_ms, rowlock_error *err);
 

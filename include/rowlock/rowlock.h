@@ -314,7 +314,7 @@ ROWLOCK_API int rowlock_force_release(rowlock_client *client, const char *name,
 
 typedef struct rowlock_reap_options {
     size_t size;
-    int64_t retention_ms; /* rows whose lease ended longer ago than this; 7 days */
+    int64_t retention_ms; /* rows whose lease ended longer ago than this, at least 1,000; 7 days */
     uint64_t limit;       /* at most so many rows; 10,000 */
 } rowlock_reap_options;
 

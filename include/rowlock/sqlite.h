@@ -4,6 +4,9 @@
  *
  * Addresses: a path, or sqlite:path. The file is created if its folder exists. SQLite locks work among
  * processes of one host, and a restart of the host frees them all. Network file systems are refused.
+ *
+ * A process that was forked while its parent had a client on SQLite open is refused (ECONNECT): SQLite
+ * itself is not safe there. Open clients after fork(), or exec() in the child.
  */
 #ifndef ROWLOCK_SQLITE_H
 #define ROWLOCK_SQLITE_H

@@ -8,6 +8,7 @@
 #include "random.h"
 
 #define DEFAULT_RETENTION_MS ((int64_t)7 * 86400000)
+#define LEAST_RETENTION_MS   ((int64_t)1000)
 #define DEFAULT_REAP_LIMIT   10000
 
 /* ---- list: rows are gathered first, so that fn may use the client, whose connection is back ----
@@ -162,8 +163,10 @@ int rowlock_reap(uint64_t *out, rowlock_client *client, const rowlock_reap_optio
 
     if (out != NULL)
         *out = 0;
-    if (rc == ROWLOCK_OK && opts.retention_ms < 0)
-        rc = rlk_fail(err, ROWLOCK_EINVAL, "retention_ms is negative");
+    if (rc == ROWLOCK_OK && opts.retention_ms != 0 && opts.retention_ms < LEAST_RETENTION_MS)
+        rc = rlk_fail(err, ROWLOCK_EINVAL,
+                      "a retention of %lld ms could give a fence twice: give %lld ms or more",
+                      (long long)opts.retention_ms, (long long)LEAST_RETENTION_MS);
     if (rc == ROWLOCK_OK)
         rc = rlk_enter(client, err);
     if (rc != ROWLOCK_OK)

@@ -200,7 +200,7 @@ until_ 'the command was ended' gone "$(<"$mark")" && pass
 
 rm -f "$mark"
 "$rowlock" run "${here[@]}" -t 1s stubborn -- \
-    sh -c 'trap "" TERM; (trap "" TERM; echo $(exec sh -c "echo \$PPID") >"$0"; while :; do sleep 0.1; done) & wait; wait' "$mark" \
+    sh -c 'trap "" TERM; (trap "" TERM; echo $(exec sh -c "echo \$PPID") >"$0"; for i in $(seq 300); do sleep 0.1; done) & wait; wait' "$mark" \
     2>"$work/holder.err" &
 holder=$!
 pids+=("$holder")
@@ -245,7 +245,7 @@ for signal in INT TERM HUP QUIT; do
     rm -f "$mark"
     set -m
     "$rowlock" run "${here[@]}" signalled -- \
-        bash -c 'trap "exit 9" '$signal'; echo $$ >"$0"; while :; do sleep 0.05; done' "$mark" &
+        bash -c 'trap "exit 9" '$signal'; echo $$ >"$0"; for i in {1..200}; do sleep 0.05; done' "$mark" &
     holder=$!
     set +m
     pids+=("$holder")

@@ -3,7 +3,7 @@
  * Bad arguments: EINVAL, one clear line, nothing changed. */
 #include "conformance.h"
 
-/* EINVAL with a message that a person can use; returns so that calls can be counted. */
+/* EINVAL with a message that a person can use. Spoils f->err for the next call to write. */
 static void expect_einval_at(struct fixture *f, int status, int line)
 {
     expect_status_(ROWLOCK_EINVAL, status, &f->err, __FILE__, line);

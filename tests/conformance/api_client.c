@@ -2,6 +2,8 @@
  *
  * Opening and closing clients. */
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "conformance.h"
 
@@ -66,20 +68,13 @@ static void test_open_keeps_the_password_to_itself(void **state)
     }
 }
 
-static void test_open_without_tables_is_eschema(void **state)
+static void test_open_with_missing_or_older_tables_is_eschema(void **state)
 {
     struct fixture *f = *state;
-    expect_ok(tables_to(f, f->conn, 0), &f->err);
-    expect_open_fails(f, f->backend->address, ROWLOCK_ESCHEMA);
-}
-
-static void test_open_with_older_tables_is_eschema(void **state)
-{
-    struct fixture *f = *state;
-    if (f->driver->migration_count < 2)
-        return; /* there is no older version yet */
-    expect_ok(tables_to(f, f->conn, f->driver->migration_count - 1), &f->err);
-    expect_open_fails(f, f->backend->address, ROWLOCK_ESCHEMA);
+    for (int version = 0; version < f->driver->migration_count; version++) {
+        expect_ok(tables_to(f, f->conn, version), &f->err);
+        expect_open_fails(f, f->backend->address, ROWLOCK_ESCHEMA);
+    }
 }
 
 static void test_open_with_newer_tables_is_eschema(void **state)
@@ -228,6 +223,39 @@ static void test_close_ends_the_waits_of_other_threads(void **state)
     let_go(f, &lock);
 }
 
+/* The calls of a child process on what its parent opened; 0 if each answers EFORK. */
+static int use_in_child(rowlock_client *client, rowlock_lock *lock)
+{
+    rowlock_lock *other = NULL;
+    int version = 0, wrong = 0;
+    wrong += rowlock_acquire(&other, client, "other", NULL, NULL) != ROWLOCK_EFORK;
+    wrong += rowlock_renew(lock, 0, NULL) != ROWLOCK_EFORK;
+    wrong += rowlock_check(lock) != ROWLOCK_EFORK;
+    wrong += rowlock_schema_version(&version, client, NULL) != ROWLOCK_EFORK;
+    wrong += rowlock_reap(NULL, client, NULL, NULL) != ROWLOCK_EFORK;
+    wrong += rowlock_force_release(client, "lock", NULL, NULL) != ROWLOCK_EFORK;
+    wrong += rowlock_release(&lock, NULL) != ROWLOCK_EFORK;
+    rowlock_close(&client);
+    return wrong;
+}
+
+static void test_handles_in_a_child_process_answer_efork(void **state)
+{
+    struct fixture *f = *state;
+    rowlock_client *client = client_open(f);
+    rowlock_lock *lock = hold(f, client, "lock");
+    pid_t child = fork();
+    if (child == 0)
+        _exit(use_in_child(client, lock));
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    expect_ok(rowlock_renew(lock, 0, &f->err), &f->err); /* nothing of the parent's was touched */
+    assert_int_equal(row_of(f, "lock").hold_count, 1);
+    let_go(f, &lock);
+}
+
 static void test_options_set_the_defaults_of_locks(void **state)
 {
     struct fixture *f = *state;
@@ -249,8 +277,7 @@ static const struct test_case cases[] = {
     CASE(test_open_of_an_unreachable_address_is_refused),
     CASE_IF(test_open_of_a_missing_database_is_refused, BACKEND_DATABASES),
     CASE_IF(test_open_keeps_the_password_to_itself, BACKEND_PASSWORDS),
-    CASE(test_open_without_tables_is_eschema),
-    CASE(test_open_with_older_tables_is_eschema),
+    CASE(test_open_with_missing_or_older_tables_is_eschema),
     CASE_IF(test_open_with_newer_tables_is_eschema, BACKEND_SQL),
     CASE(test_open_with_create_makes_the_tables),
     CASE(test_open_with_ignore_needs_no_tables),
@@ -260,6 +287,7 @@ static const struct test_case cases[] = {
     CASE(test_close_releases_its_own_holds_only),
     CASE(test_handles_of_a_closed_client_answer_eclosed),
     CASE(test_close_ends_the_waits_of_other_threads),
+    CASE(test_handles_in_a_child_process_answer_efork),
     CASE(test_options_set_the_defaults_of_locks),
 };
 

@@ -183,10 +183,12 @@ static void test_reap_deletes_and_counts(void **state)
     for (size_t i = 0; i < COUNT(names); i++)
         grant_released(f, names[i], "ann");
     grant(f, "held", "ann");
-    sleep_us(3000);
     rowlock_client *client = client_open(f);
     rowlock_reap_options options = ROWLOCK_REAP_OPTIONS_INIT;
-    options.retention_ms = 1;
+    options.retention_ms = 999;
+    expect_status(ROWLOCK_EINVAL, rowlock_reap(NULL, client, &options, &f->err), &f->err);
+    options.retention_ms = 1000;
+    sleep_us(1010000);
     options.limit = 2;
     uint64_t count = 0;
     expect_ok(rowlock_reap(&count, client, &options, &f->err), &f->err);

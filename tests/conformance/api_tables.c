@@ -2,6 +2,7 @@
  *
  * Versions and migrations of the tables. */
 #include <pthread.h>
+#include <stdio.h>
 
 #include "conformance.h"
 
@@ -145,6 +146,60 @@ static void test_migration_sql_has_the_prefix(void **state)
     rowlock_free(NULL);
 }
 
+/* With every kind of character that is allowed in its name. */
+struct place {
+    char name[64], create[96], drop[96];
+};
+
+static struct place place_of(struct fixture *f)
+{
+    struct place p;
+    char q = f->driver->quote;
+    snprintf(p.name, sizeof(p.name), "%s-Sch$ema", f->prefix);
+    snprintf(p.create, sizeof(p.create), "CREATE SCHEMA %c%s%c", q, p.name, q);
+    snprintf(p.drop, sizeof(p.drop), "DROP SCHEMA %c%s%c", q, p.name, q);
+    return p;
+}
+
+static void test_tables_may_live_in_a_schema(void **state)
+{
+    struct fixture *f = *state;
+    struct place place = place_of(f);
+    rowlock_options options = ROWLOCK_OPTIONS_INIT;
+    options.prefix = f->prefix;
+    options.schema = place.name;
+    options.schema_policy = ROWLOCK_SCHEMA_CREATE;
+    sql_run(f, place.create, NULL, 0);
+    rowlock_client *client = NULL;
+    rowlock_lock *lock = NULL;
+    int status = rowlock_open(&client, f->driver, f->backend->address, &options, &f->err);
+    if (status == ROWLOCK_OK)
+        status = rowlock_acquire(&lock, client, "lock", NULL, &f->err);
+    int elsewhere = row_exists(f, "lock"); /* in the connection's own schema */
+    if (status == ROWLOCK_OK)
+        status = rowlock_release(&lock, &f->err);
+    if (status == ROWLOCK_OK)
+        status = rowlock_migrate(client, 0, &f->err);
+    rowlock_close(&client);
+    sql_run(f, place.drop, NULL, 0); /* fails if anything is left in it */
+    expect_ok(status, &f->err);
+    assert_false(elsewhere);
+}
+
+static void test_missing_schema_is_eschema(void **state)
+{
+    struct fixture *f = *state;
+    struct place place = place_of(f);
+    rowlock_options options = ROWLOCK_OPTIONS_INIT;
+    options.prefix = f->prefix;
+    options.schema = place.name;
+    rowlock_client *client = NULL;
+    expect_status(ROWLOCK_ESCHEMA,
+                  rowlock_open(&client, f->driver, f->backend->address, &options, &f->err),
+                  &f->err);
+    assert_null(client);
+}
+
 static const struct test_case cases[] = {
     CASE(test_migrate_goes_down_and_up),
     CASE(test_migrate_to_where_it_is_does_nothing),
@@ -153,6 +208,8 @@ static const struct test_case cases[] = {
     CASE(test_migrate_by_several_at_once_succeeds),
     CASE(test_migrations_have_names_and_an_end),
     CASE(test_migration_sql_has_the_prefix),
+    CASE_IF(test_tables_may_live_in_a_schema, BACKEND_SCHEMAS | BACKEND_SQL),
+    CASE_IF(test_missing_schema_is_eschema, BACKEND_SCHEMAS),
 };
 
 const struct suite api_tables_suite = SUITE("api_tables", cases);

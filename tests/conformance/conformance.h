@@ -15,7 +15,7 @@
 
 #include "backend.h"
 
-#define CALL_MS      5000                    /* timeout of driver calls */
+#define CALL_MS      20000                   /* timeout of driver calls: none is about speed */
 #define LONG_US      ((int64_t)30 * 1000000) /* a lease that no case outlives */
 #define SHORT_US     ((int64_t)20 * 1000)    /* a lease to be outlived */
 #define BRIEF_MS     200 /* the same for clients, who refuse a grant that comes late */

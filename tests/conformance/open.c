@@ -66,6 +66,22 @@ static void test_open_never_tells_the_password(void **state)
     }
 }
 
+/* A server that trusts everybody lets it pass; one that refuses must not repeat what it was given.
+ */
+static void test_open_with_a_wrong_password_is_econnect_and_silent(void **state)
+{
+    struct fixture *f = *state;
+    char address[1100];
+    f->backend->kind->wrong_password(address, sizeof(address), f->backend->address);
+    void *conn = NULL;
+    int status = conn_begin(f, &conn, address, f->prefix);
+    conn_end(f, conn);
+    if (status != ROWLOCK_OK) {
+        expect_status(ROWLOCK_ECONNECT, status, &f->err);
+        expect_clean_message(&f->err);
+    }
+}
+
 static void test_open_accepts_no_error_struct(void **state)
 {
     struct fixture *f = *state;
@@ -144,6 +160,7 @@ static const struct test_case cases[] = {
     CASE(test_open_of_an_unreachable_address_is_econnect),
     CASE_IF(test_open_of_a_missing_database_is_econnect, BACKEND_DATABASES),
     CASE_IF(test_open_never_tells_the_password, BACKEND_PASSWORDS),
+    CASE_IF(test_open_with_a_wrong_password_is_econnect_and_silent, BACKEND_PASSWORDS),
     CASE(test_open_accepts_no_error_struct),
     CASE(test_open_does_not_look_at_the_tables),
     CASE(test_open_copies_its_strings),

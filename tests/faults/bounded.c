@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * Every call returns by its deadline when the network swallows packets: requests, replies or both,
- * on connections that stand and on new ones. */
+ * on connections that stand and on new ones; and when the server itself is stopped. */
 #include "fault.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { CALL_MS = 500, CONNECT_MS = 300, TTL_MS = 60000 };
 
@@ -81,13 +84,13 @@ static const struct call calls[] = {
 
 enum { CALLS = sizeof(calls) / sizeof(calls[0]) };
 
-static rowlock_client *open_bounded(void)
+static rowlock_client *open_bounded(const char *address)
 {
     rowlock_options options = ROWLOCK_OPTIONS_INIT;
 
     options.call_timeout_ms = CALL_MS;
     options.connect_timeout_ms = CONNECT_MS;
-    return fault_open(fault.proxied, &options);
+    return fault_open(address, &options);
 }
 
 static void assert_bounded(const struct call *call, rowlock_client *client, rowlock_lock **lock,
@@ -111,7 +114,7 @@ static void assert_bounded(const struct call *call, rowlock_client *client, rowl
 static void swallowed(int directions)
 {
     for (int i = 0; i < CALLS; i++) {
-        rowlock_client *client = open_bounded();
+        rowlock_client *client = open_bounded(fault.proxied);
         rowlock_lock *lock = fault_acquire(client, fault_name("held"), TTL_MS);
         rowlock_lock *other = fault_acquire(client, fault_name("other"), TTL_MS);
 
@@ -166,7 +169,7 @@ static void opening(void **state)
 /* Closing releases what is held, but waits for it no longer than a call may take. */
 static void closing(void **state)
 {
-    rowlock_client *client = open_bounded();
+    rowlock_client *client = open_bounded(fault.proxied);
     rowlock_lock *lock = fault_acquire(client, fault_name("closing"), TTL_MS);
     rowlock_error err;
     int64_t start;
@@ -184,7 +187,7 @@ static void closing(void **state)
 static void waiting(void **state)
 {
     rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
-    rowlock_client *client = open_bounded();
+    rowlock_client *client = open_bounded(fault.proxied);
     rowlock_client *other = fault_open(fault.backend.address, NULL);
     const char *name = fault_name("waiting");
     rowlock_lock *held = fault_acquire(other, name, TTL_MS);
@@ -205,6 +208,73 @@ static void waiting(void **state)
     rowlock_close(&other);
 }
 
+/* ---- a server that is stopped ---------------------------------------------------------------- */
+
+/* Its processes, ended by 0: the one that listens, and what PostgreSQL has for each connection. */
+static pid_t stopped[64];
+
+static void signal_server(int number)
+{
+    for (size_t i = 0; i < sizeof(stopped) / sizeof(stopped[0]) && stopped[i] != 0; i++)
+        kill(stopped[i], number);
+}
+
+/* Only a server that was started for tests tells its process id. */
+static int find_server(void)
+{
+    char variable[64], pids[512] = "";
+    const char *value;
+    size_t n = 0;
+
+    snprintf(variable, sizeof(variable), "%s_PID", fault.backend.kind->variable);
+    value = getenv(variable);
+    if (value == NULL || kill((pid_t)atoi(value), 0) != 0)
+        return -1;
+    memset(stopped, 0, sizeof(stopped));
+    stopped[n++] = (pid_t)atoi(value);
+    if (fault_is("postgresql"))
+        fault_sql_text(pids, sizeof(pids),
+                       "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' "
+                       "AND datname = current_database() AND pid <> pg_backend_pid()");
+    for (char *pid = strtok(pids, "\n"); pid != NULL && n + 1 < 64; pid = strtok(NULL, "\n"))
+        stopped[n++] = (pid_t)atoi(pid);
+    return 0;
+}
+
+static void stopped_server(void **state)
+{
+    (void)state;
+    if (find_server() != 0) {
+        print_error("NOT TESTED: %s_PID names no server that may be stopped\n",
+                    fault.backend.kind->variable);
+        skip();
+    }
+    for (int i = 0; i < CALLS; i++) {
+        rowlock_client *client = open_bounded(fault.backend.address);
+        rowlock_lock *lock = fault_acquire(client, fault_name("held"), TTL_MS);
+        rowlock_lock *other = fault_acquire(client, fault_name("other"), TTL_MS);
+
+        assert_int_equal(0, find_server());
+        signal_server(SIGSTOP);
+        process_sleep_ms(50); /* until the last of its threads has noticed */
+        assert_bounded(&calls[i], client, &lock, "server stopped");
+        assert_bounded(&calls[i], client, lock != NULL ? &lock : &other, "connecting to it");
+        signal_server(SIGCONT);
+        rowlock_close(&client);
+        if (lock != NULL)
+            rowlock_release(&lock, NULL);
+        if (other != NULL)
+            rowlock_release(&other, NULL);
+    }
+}
+
+static int resume(void **state)
+{
+    (void)state;
+    signal_server(SIGCONT);
+    return 0;
+}
+
 static int restore(void **state)
 {
     (void)state;
@@ -215,9 +285,13 @@ static int restore(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test_teardown(requests, restore), cmocka_unit_test_teardown(replies, restore),
-        cmocka_unit_test_teardown(both, restore),     cmocka_unit_test_teardown(opening, restore),
-        cmocka_unit_test_teardown(closing, restore),  cmocka_unit_test_teardown(waiting, restore),
+        cmocka_unit_test_teardown(requests, restore),
+        cmocka_unit_test_teardown(replies, restore),
+        cmocka_unit_test_teardown(both, restore),
+        cmocka_unit_test_teardown(opening, restore),
+        cmocka_unit_test_teardown(closing, restore),
+        cmocka_unit_test_teardown(waiting, restore),
+        cmocka_unit_test_teardown(stopped_server, resume),
     };
     return FAULT_MAIN(argc, argv, 1, cases);
 }

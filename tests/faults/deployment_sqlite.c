@@ -3,7 +3,6 @@
  * SQLite files that cannot be used: no such folder, not writable, not a database, no room. */
 #include "fault.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

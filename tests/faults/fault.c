@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "fault.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,7 +194,7 @@ static int look(const rowlock_row *row, void *payload)
     if (row->name_length != strlen(lookup->name) ||
         memcmp(row->name, lookup->name, row->name_length) != 0)
         return 0;
-    lookup->row.found = row->remaining_ms > 0 && row->hold_count > 0 ? 2 : 1;
+    lookup->row.found = row->remaining_ms > 0 ? 2 : 1;
     lookup->row.fence = row->fence;
     lookup->row.hold_count = row->hold_count;
     lookup->row.remaining_ms = row->remaining_ms;

@@ -60,7 +60,7 @@ void fault_assert_status(int expected, int status, const rowlock_error *err, con
 
 /* A row as a second client sees it. */
 struct fault_row {
-    int found; /* 0: no such row; 1: free; 2: held */
+    int found; /* 0: no such row; 1: free; 2: held, by the rule: its lease ends in the future */
     uint64_t fence;
     uint32_t hold_count;
     int64_t remaining_ms;

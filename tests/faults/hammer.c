@@ -64,7 +64,7 @@ static void in_the_lock(struct smith *s, rowlock_lock *lock)
     s->result.wrongs += atomic_fetch_add(&a->holders, 1) != 0;
     s->result.wrongs += atomic_exchange(&a->fence, rowlock_fence(lock)) >= rowlock_fence(lock);
     list.starts_with = "hammer";
-    reap.retention_ms = 1;
+    reap.retention_ms = 1000;
     if (!failed(s, rowlock_acquire(&again, a->client, "hammer", NULL, &err), &err)) {
         s->result.wrongs += rowlock_fence(again) != rowlock_fence(lock);
         failed(s, rowlock_list(a->client, &list, count_rows, &twice, &err), &err);

@@ -8,17 +8,16 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { PROCESSES = 8, INCREMENTS = 1000 };
 
 /* Shared with the children. */
 struct board {
     volatile long counter; /* on purpose neither atomic nor locked: the lock must protect it */
-    const char *name;
     int increments;
     int ready, go, done; /* process_signal(), process_await() */
     int64_t ttl_ms;
+    const char *owner; /* NULL: each process its own */
     int check, release, status;
     uint64_t fence;
     char message[240];
@@ -146,6 +145,7 @@ static int hold(void *payload)
     int status = fault_try_open(&client, fault.backend.address, NULL, &err);
 
     options.ttl_ms = board->ttl_ms;
+    options.owner = board->owner;
     if (status == ROWLOCK_OK)
         status = rowlock_acquire(&lock, client, payload, &options, &err);
     if (status != ROWLOCK_OK)
@@ -197,21 +197,24 @@ static void killed_holder(void **state)
     rowlock_close(&client);
 }
 
-static void stopped_holder(void **state)
+static void stop_holder(const char *owner)
 {
     enum { TTL_MS = 700 };
     rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
     const char *name = fault_name("stopped");
-    pid_t pid = start_holder(name, TTL_MS);
-    rowlock_client *client = fault_open(fault.backend.address, NULL);
+    rowlock_client *client;
     rowlock_lock *lock = NULL;
     struct fault_row row;
     rowlock_error err;
+    pid_t pid;
 
-    (void)state;
+    board->owner = owner;
+    pid = start_holder(name, TTL_MS);
+    client = fault_open(fault.backend.address, NULL);
     kill(pid, SIGSTOP);
     process_sleep_ms(3 * TTL_MS);
     options.ttl_ms = 60000;
+    options.owner = owner;
     assert_status(ROWLOCK_OK, rowlock_acquire(&lock, client, name, &options, &err), &err);
     process_signal(&board->go, 1);
     kill(pid, SIGCONT);
@@ -228,6 +231,19 @@ static void stopped_holder(void **state)
     rowlock_close(&client);
 }
 
+static void stopped_holder(void **state)
+{
+    (void)state;
+    stop_holder(NULL);
+}
+
+/* Only the fence tells the tenures apart. */
+static void stopped_holder_same_owner(void **state)
+{
+    (void)state;
+    stop_holder("an owner that both processes share");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest cases[] = {
@@ -235,6 +251,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(without_lock_it_is_not, setup, teardown),
         cmocka_unit_test_setup_teardown(killed_holder, setup, teardown),
         cmocka_unit_test_setup_teardown(stopped_holder, setup, teardown),
+        cmocka_unit_test_setup_teardown(stopped_holder_same_owner, setup, teardown),
     };
     return FAULT_MAIN(argc, argv, 0, cases);
 }

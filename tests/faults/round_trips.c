@@ -4,7 +4,6 @@
  * library and for a hundred through the driver's own table. Counted on the wire. */
 #include "fault.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +54,7 @@ static void reentry_and_busy(void **state)
     rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
     const char *name = fault_name("again");
     rowlock_lock *lock = fault_acquire(client, name, 0);
-    rowlock_lock *again;
+    rowlock_lock *again, *none = NULL;
     rowlock_error err;
 
     (void)state;
@@ -64,10 +63,7 @@ static void reentry_and_busy(void **state)
     assert_one_trip("re-entry");
     options.owner = "somebody else";
     count_from_here();
-    {
-        rowlock_lock *none = NULL;
-        assert_status(ROWLOCK_BUSY, rowlock_acquire(&none, client, name, &options, &err), &err);
-    }
+    assert_status(ROWLOCK_BUSY, rowlock_acquire(&none, client, name, &options, &err), &err);
     assert_one_trip("busy");
     fault_release(&again);
     fault_release(&lock);

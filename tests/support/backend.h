@@ -15,7 +15,8 @@ enum backend_caps {
     BACKEND_DATABASES = 1 << 1, /* the address names a database that may be missing */
     BACKEND_PASSWORDS = 1 << 2, /* the address may hold a password */
     BACKEND_SQL = 1 << 3,       /* sql_* below are there: cases may look behind the driver's back */
-    BACKEND_ROW_LOCKS = 1 << 4  /* a transaction can lock one row: SELECT ... FOR UPDATE */
+    BACKEND_ROW_LOCKS = 1 << 4, /* a transaction can lock one row: SELECT ... FOR UPDATE */
+    BACKEND_SCHEMAS = 1 << 5    /* CREATE SCHEMA makes a place for tables */
 };
 
 /* The password in `secret` addresses; must appear in no message. */
@@ -43,12 +44,18 @@ struct backend_kind {
     /* BACKEND_DATABASES: the same server, a database that is not there. */
     void (*missing_database)(char *out, size_t size, const char *address);
 
+    /* BACKEND_PASSWORDS: the same server, with BACKEND_SECRET for a password. */
+    void (*wrong_password)(char *out, size_t size, const char *address);
+
     /* BACKEND_SQL: a plain session of the client library. `run` executes one statement and appends
      * its rows to `out` (NULL: nowhere), each field followed by '|' and each row by '\n'. 0 is
      * success. `close` ends an open transaction. */
     void *(*sql_open)(const char *address);
     int (*sql_run)(void *session, const char *sql, char *out, size_t size);
     void (*sql_close)(void *session);
+
+    /* BACKEND_SQL: makes the planner learn what the table holds now. */
+    const char *analyze;
 
     /* BACKEND_SQL: writes a query that tells all columns of the tables with that prefix. */
     void (*describe)(char *out, size_t size, const char *prefix);

@@ -31,8 +31,7 @@ static void copy_part(char *out, size_t size, const char *from, size_t length)
     snprintf(out, size, "%.*s", (int)length, from);
 }
 
-/* Takes the plain addresses that tests use apart; nothing is percent-decoded but "%2F" of sockets
- * is not needed either, since socket=/path is allowed to hold slashes. */
+/* Takes addresses as tests write them apart: nothing in them is percent-encoded. */
 static void take_apart(struct parts *out, const char *address)
 {
     memset(out, 0, sizeof(*out));
@@ -58,6 +57,15 @@ static void take_apart(struct parts *out, const char *address)
     const char *socket = strstr(at, "socket=");
     if (socket != NULL)
         copy_part(out->socket, sizeof(out->socket), socket + 7, strcspn(socket + 7, "&"));
+}
+
+static void wrong_password(char *out, size_t size, const char *address)
+{
+    struct parts parts;
+    take_apart(&parts, address);
+    const char *after = strchr(address, '@');
+    snprintf(out, size, "mysql://%s:" BACKEND_SECRET "@%s", parts.user,
+             after != NULL ? after + 1 : parts.host);
 }
 
 static void *sql_open(const char *address)
@@ -140,14 +148,16 @@ const struct backend_kind backend_mysql = {
     .name = "mysql",
     .variable = "ROWLOCK_TEST_MYSQL",
     .driver = rowlock_mysql,
-    .caps =
-        BACKEND_SERVER | BACKEND_DATABASES | BACKEND_PASSWORDS | BACKEND_SQL | BACKEND_ROW_LOCKS,
+    .caps = BACKEND_SERVER | BACKEND_DATABASES | BACKEND_PASSWORDS | BACKEND_SQL |
+            BACKEND_ROW_LOCKS | BACKEND_SCHEMAS,
     .malformed = malformed,
     .unreachable = unreachable,
     .secret = secret,
     .missing_database = missing_database,
+    .wrong_password = wrong_password,
     .sql_open = sql_open,
     .sql_run = sql_run,
     .sql_close = sql_close,
+    .analyze = "ANALYZE TABLE rowlock_locks",
     .describe = describe,
 };

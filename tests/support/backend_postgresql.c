@@ -23,6 +23,12 @@ static void missing_database(char *out, size_t size, const char *address)
              address, query != NULL ? query : "");
 }
 
+static void wrong_password(char *out, size_t size, const char *address)
+{
+    const char *before = strstr(address, "://") == NULL ? " " : strchr(address, '?') ? "&" : "?";
+    snprintf(out, size, "%s%spassword=" BACKEND_SECRET, address, before);
+}
+
 static void ignore_notice(void *payload, const PGresult *result)
 {
     (void)payload;
@@ -106,14 +112,16 @@ const struct backend_kind backend_postgresql = {
     .name = "postgresql",
     .variable = "ROWLOCK_TEST_POSTGRESQL",
     .driver = rowlock_postgresql,
-    .caps =
-        BACKEND_SERVER | BACKEND_DATABASES | BACKEND_PASSWORDS | BACKEND_SQL | BACKEND_ROW_LOCKS,
+    .caps = BACKEND_SERVER | BACKEND_DATABASES | BACKEND_PASSWORDS | BACKEND_SQL |
+            BACKEND_ROW_LOCKS | BACKEND_SCHEMAS,
     .malformed = malformed,
     .unreachable = unreachable,
     .secret = secret,
     .missing_database = missing_database,
+    .wrong_password = wrong_password,
     .sql_open = sql_open,
     .sql_run = sql_run,
     .sql_close = sql_close,
+    .analyze = "VACUUM ANALYZE rowlock_locks",
     .describe = describe,
 };

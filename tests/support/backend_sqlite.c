@@ -96,5 +96,6 @@ const struct backend_kind backend_sqlite = {
     .sql_open = sql_open,
     .sql_run = sql_run,
     .sql_close = sql_close,
+    .analyze = "ANALYZE rowlock_locks",
     .describe = describe,
 };

@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -44,7 +43,7 @@ struct proxy {
     uint16_t port;
     int listener, wake;
     /* under the mutex */
-    int stop, refuse, refusing, refuse_failed, cut_all, directions;
+    int stop, refuse, refusing, refuse_failed, cut_all, directions, directions_applied;
     int armed, struck, trips, holding;
     proxy_plan plan;
     /* the thread's own */
@@ -299,6 +298,7 @@ static int take_orders(proxy *p)
         link->blackholed = p->blackhole != 0;
     }
     pthread_mutex_lock(&p->mutex);
+    p->directions_applied = p->blackhole;
     if (cut)
         p->cut_all = 0;
     pthread_cond_broadcast(&p->changed);
@@ -420,10 +420,10 @@ int proxy_refuse(proxy *p, int refuse)
 {
     int failed;
 
-    wake(p);
     pthread_mutex_lock(&p->mutex);
     p->refuse = refuse != 0;
     p->refuse_failed = 0;
+    wake(p);
     while (p->refusing != p->refuse && !p->refuse_failed)
         pthread_cond_wait(&p->changed, &p->mutex);
     failed = p->refuse_failed;
@@ -435,11 +435,8 @@ void proxy_blackhole(proxy *p, int directions)
 {
     pthread_mutex_lock(&p->mutex);
     p->directions = directions;
-    pthread_mutex_unlock(&p->mutex);
-    /* cut_all would close what should stay open and silent: wait for one more turn instead */
     wake(p);
-    pthread_mutex_lock(&p->mutex);
-    while (p->blackhole != directions)
+    while (p->directions_applied != directions)
         pthread_cond_wait(&p->changed, &p->mutex);
     pthread_mutex_unlock(&p->mutex);
 }

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * A call is one packet: the batch as JSON in a user variable, then statements whose text never
- * changes. Measured against a list of SELECT ... UNION ALL with literals: the same for one lock,
- * two to three times as fast for a thousand, and no statement that grows with the batch. */
+ * A call is one packet: a batch as JSON in a user variable, then statements whose text never
+ * changes. Against SELECT ... UNION ALL with literals, for 100 and 1000 locks, it takes about half
+ * the time on MariaDB and the same on MySQL (medians of five alternating runs), and no statement
+ * grows with the batch. Reading JSON takes temporary tables, so a single lock travels as literals:
+ * about half the time on MariaDB, a tenth to a third less on MySQL. */
 #include <string.h>
 
 #include "my.h"
+#include "random.h"
 
 enum {
     STATUS_OPEN = INT32_MIN, /* not answered yet: free, but locked by somebody at this moment */
+    STATUS_LATE,             /* acquired, but its fence may be too old: see sql/mysql.sql */
     PACKET_SPARE = 16384     /* the statements around the batch */
 };
 
@@ -94,8 +98,8 @@ static void read_rows(MYSQL_RES *result, rowlock_op *ops, size_t n, read_row_fn 
 }
 
 /* One op as literals, in place of a batch. */
-static void set_one(my_conn *conn, enum sql_statement which, const rowlock_op *op,
-                    rowlock_error *err, int *status)
+static int set_one(my_conn *conn, enum sql_statement which, const rowlock_op *op,
+                   rowlock_error *err)
 {
     const char *note = op->note != NULL ? op->note : "";
     rlk_text name = {0}, owner = {0}, attempt = {0}, fence = {0}, ttl = {0}, notes = {0};
@@ -106,18 +110,20 @@ static void set_one(my_conn *conn, enum sql_statement which, const rowlock_op *o
                               my_number(&ttl, op->ttl_us),
                               op->whole ? "1" : "0",
                               my_bytes(&notes, note, strlen(note))};
+    int failed;
 
     my_start(conn);
     my_add(conn, SQL_BEGIN_ONE, literals, sizeof literals / sizeof *literals);
     my_add(conn, which, NULL, 0);
-    if (name.failed || owner.failed || attempt.failed || fence.failed || ttl.failed || notes.failed)
-        *status = rlk_fail_memory(err);
+    failed =
+        name.failed || owner.failed || attempt.failed || fence.failed || ttl.failed || notes.failed;
     rlk_text_free(&name);
     rlk_text_free(&owner);
     rlk_text_free(&attempt);
     rlk_text_free(&fence);
     rlk_text_free(&ttl);
     rlk_text_free(&notes);
+    return failed ? rlk_fail_memory(err) : ROWLOCK_OK;
 }
 
 /* Runs a statement for a single op. */
@@ -125,9 +131,8 @@ static int run_one(my_conn *conn, enum sql_statement which, rowlock_op *op, read
                    int64_t deadline, rowlock_error *err)
 {
     MYSQL_RES *result = NULL;
-    int status = ROWLOCK_OK;
+    int status = set_one(conn, which, op, err);
 
-    set_one(conn, which, op, err, &status);
     if (status == ROWLOCK_OK)
         status = my_run(conn, deadline, &result, err);
     if (status == ROWLOCK_OK)
@@ -196,7 +201,7 @@ static void set_holder(rowlock_op *op, const char *owner, size_t length)
     op->holder[length] = '\0';
 }
 
-/* i, own, mine, fence, hold_count, remaining, owner */
+/* i, own, mine, fence, hold_count, remaining, owner, late */
 static void read_acquired(rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
 {
     int own = my_int(row[1]) != 0, mine = my_int(row[2]) != 0;
@@ -207,9 +212,9 @@ static void read_acquired(rowlock_op *op, MYSQL_ROW row, const unsigned long *le
         return;
     op->remaining_us = remaining;
     if (own && mine) {
-        op->status = ROWLOCK_OK;
         op->fence = (uint64_t)my_int(row[3]);
         op->hold_count = (uint32_t)my_int(row[4]);
+        op->status = op->hold_count == 1 && my_int(row[7]) != 0 ? STATUS_LATE : ROWLOCK_OK;
         return;
     }
     op->holder_fence = (uint64_t)my_int(row[3]);
@@ -231,11 +236,49 @@ static int64_t patience(int64_t deadline)
     return until < deadline ? until : deadline;
 }
 
+/* i, hold_count */
+static void read_released(rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
+{
+    (void)lengths;
+    op->status = ROWLOCK_OK;
+    op->hold_count = (uint32_t)my_int(row[1]);
+}
+
+/* Frees what is late; it is open again. *any: there was something. */
+static int undo_late(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, int *any,
+                     rowlock_error *err)
+{
+    int status = ROWLOCK_OK;
+
+    *any = 0;
+    for (size_t i = 0; i < n && status == ROWLOCK_OK; i++) {
+        rowlock_op undo = ops[i];
+
+        if (ops[i].status != STATUS_LATE)
+            continue;
+        *any = 1;
+        undo.whole = 1;
+        rlk_random(undo.attempt, sizeof undo.attempt);
+        status = run_one(conn, SQL_RELEASE_ONE, &undo, read_released, deadline, err);
+        clear_answer(&ops[i]);
+        ops[i].status = STATUS_OPEN;
+    }
+    return status;
+}
+
 static int try_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err)
 {
-    if (n == 1)
-        return run_one(conn, SQL_ACQUIRE_ONE, ops, read_acquired, deadline, err);
-    return run_open(conn, SQL_ACQUIRE, ops, n, read_acquired, deadline, err);
+    int any_late = 0, status = ROWLOCK_OK;
+
+    do {
+        if (n == 1)
+            status = run_one(conn, SQL_ACQUIRE_ONE, ops, read_acquired, deadline, err);
+        else
+            status = run_open(conn, SQL_ACQUIRE, ops, n, read_acquired, deadline, err);
+        if (status == ROWLOCK_OK)
+            status = undo_late(conn, ops, n, deadline, &any_late, err);
+    } while (status == ROWLOCK_OK && any_late && rlk_clock_us() < deadline);
+    return status;
 }
 
 static int acquire_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
@@ -290,6 +333,9 @@ static int try_all(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, i
         return status;
     }
     read_rows(result, ops, n, read_acquired);
+    status = undo_late(conn, ops, n, deadline, raced, err);
+    if (status != ROWLOCK_OK)
+        return status;
     if (count_status(ops, n, ROWLOCK_OK) < n) {
         for (size_t i = 0; i < n; i++) {
             if (ops[i].status == ROWLOCK_OK) {
@@ -367,14 +413,6 @@ int my_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock
     status = run_open(conn, SQL_RENEW, ops, n, read_renewed, deadline, err);
     set_status(ops, n, STATUS_OPEN, ROWLOCK_LOST);
     return status;
-}
-
-/* i, hold_count */
-static void read_released(rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
-{
-    (void)lengths;
-    op->status = ROWLOCK_OK;
-    op->hold_count = (uint32_t)my_int(row[1]);
 }
 
 int my_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)

@@ -24,6 +24,9 @@ enum { LONGEST_POLL_MS = 10000 };
 
 enum { IDLE_LOOKS = 4 };
 
+/* Parameters of this size are those of some dozens of locks. */
+enum { LARGE_BATCH_BYTES = 4096 };
+
 /* What was sent and what has come back. Queries are numbered as queued; -1: not part of it. */
 typedef struct exchange {
     int queued, syncs;
@@ -31,6 +34,7 @@ typedef struct exchange {
     int session_done, prepare_done, committed;
     PGresult *result; /* of main */
     PGresult *error;  /* the first */
+    int error_at;     /* the query it belongs to */
 } exchange;
 
 /* ---- waiting */
@@ -241,6 +245,16 @@ static int queue_prepared(pg_conn *conn, exchange *x, pg_statement statement)
     return x->main >= 0;
 }
 
+/* A large batch is planned for itself, knowing how many rows it has: a plan made for any number,
+ * when the table was small, may compare each with each. */
+static int queue_statement(pg_conn *conn, exchange *x, pg_statement statement)
+{
+    if (conn->params.bytes.length < LARGE_BATCH_BYTES)
+        return queue_prepared(conn, x, statement);
+    x->main = queue(conn, x, NULL, conn->sql[statement].data, &conn->params);
+    return x->main >= 0;
+}
+
 static int queue_direct(pg_conn *conn, exchange *x, pg_statement statement, int64_t left_ms)
 {
     int64_t off = left_ms > conn->limit_ms ? left_ms - conn->limit_ms : conn->limit_ms - left_ms;
@@ -252,7 +266,7 @@ static int queue_direct(pg_conn *conn, exchange *x, pg_statement statement, int6
         if (x->session < 0 || !queue_sync(conn, x))
             return 0;
     }
-    return queue_prepared(conn, x, statement) && queue_sync(conn, x);
+    return queue_statement(conn, x, statement) && queue_sync(conn, x);
 }
 
 static int queue_pooled(pg_conn *conn, exchange *x, pg_statement statement, int64_t left_ms)
@@ -281,10 +295,20 @@ static void note(exchange *x, int query, PGresult *result)
     x->committed |= done && query == x->commit && strcmp(PQcmdStatus(result), "COMMIT") == 0;
     if (done && query == x->main && x->result == NULL)
         x->result = result;
-    else if (!done && kind != PGRES_PIPELINE_ABORTED && x->error == NULL)
+    else if (!done && kind != PGRES_PIPELINE_ABORTED && x->error == NULL) {
         x->error = result;
-    else
+        x->error_at = query;
+    } else
         PQclear(result);
+}
+
+/* Is the statement's work committed? Its rows come before its commit, which may still fail; an
+ * error of the settings, which are a transaction of their own, does not concern it. */
+static int is_done(const exchange *x)
+{
+    if (x->result == NULL)
+        return 0;
+    return x->commit >= 0 ? x->committed : x->error == NULL || x->error_at == x->session;
 }
 
 /* Reads until everything that was sent is answered. 1, 0 or -1 as next_result(). */
@@ -322,7 +346,7 @@ static int conclude(pg_conn *conn, exchange *x, int got, rowlock_error *err)
         return late(err);
     if (got < 0)
         return lost(conn->pg, err);
-    if (x->result != NULL && (x->commit < 0 || x->committed))
+    if (is_done(x))
         return ROWLOCK_OK;
     if (x->error != NULL)
         return said_no(conn, x->error, err);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "clock.h"
 #include "lite.h"
@@ -87,6 +89,30 @@ static int as_connect_error(int status, rowlock_error *err)
     return ROWLOCK_ECONNECT;
 }
 
+/* SQLite keeps one list of open files for each process, and a child inherits it: it would believe
+ * that it has the locks on the file that only its parent has. So the driver counts the connections
+ * of this process, and a child that was born while there were some may not open any. */
+static atomic_uint open_count;
+static _Atomic pid_t open_pid; /* whose; set before the count rises */
+
+static int enter_process(lite_conn *conn, rowlock_error *err)
+{
+    if (atomic_load(&open_count) > 0 && atomic_load(&open_pid) != getpid())
+        return rlk_fail(err, ROWLOCK_ECONNECT,
+                        "this process was forked while a client on SQLite was open, and cannot use "
+                        "SQLite safely: open clients after fork(), or exec() in the child");
+    atomic_store(&open_pid, getpid());
+    atomic_fetch_add(&open_count, 1);
+    conn->is_counted = 1;
+    return ROWLOCK_OK;
+}
+
+static void leave_process(const lite_conn *conn)
+{
+    if (conn->is_counted)
+        atomic_fetch_sub(&open_count, 1);
+}
+
 static int lite_open(void *state, const rowlock_config *config, uint32_t timeout_ms,
                      rowlock_error *err)
 {
@@ -101,18 +127,23 @@ static int lite_open(void *state, const rowlock_config *config, uint32_t timeout
 
     if (status == ROWLOCK_OK)
         status = lite_check_path(path, err);
+    if (status == ROWLOCK_OK)
+        status = enter_process(conn, err);
     if (status != ROWLOCK_OK)
         return status;
     if (!sqlite3_threadsafe())
         return rlk_fail(err, ROWLOCK_ECONNECT, "this SQLite was built without support for threads");
     conn->err = err;
+    conn->path = path;
     snprintf(conn->prefix, sizeof conn->prefix, "%s", config->prefix);
     rc = sqlite3_open_v2(path, &conn->db, flags, NULL);
     if (rc != SQLITE_OK)
         return as_connect_error(lite_fail(conn, rc), err);
     sqlite3_extended_result_codes(conn->db, 1);
     lite_watch(conn);
-    return as_connect_error(lite_call(conn, set_up, NULL, timeout_ms, err), err);
+    status = as_connect_error(lite_call(conn, set_up, NULL, timeout_ms, err), err);
+    conn->path = NULL;
+    return status;
 }
 
 /* The last connection to leave a database moves the log into the file and removes it. That is done
@@ -126,6 +157,7 @@ static void lite_close(void *state)
         sqlite3_finalize(conn->statements[i]);
     conn->deadline_us = 0; /* nor does it wait for the lock */
     sqlite3_close(conn->db);
+    leave_process(conn);
     memset(conn, 0, sizeof *conn);
 }
 

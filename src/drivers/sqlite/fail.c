@@ -6,8 +6,10 @@
 /* For messages: which file. */
 static const char *file_of(const lite_conn *conn)
 {
-    const char *path = conn->db == NULL ? NULL : sqlite3_db_filename(conn->db, "main");
+    const char *path = conn->path;
 
+    if (path == NULL && conn->db != NULL)
+        path = sqlite3_db_filename(conn->db, "main");
     return path == NULL || path[0] == '\0' ? "the database file" : path;
 }
 

@@ -33,6 +33,8 @@ typedef struct lite_conn {
     int log_pages;     /* of the write-ahead log after the last commit */
     int checkpoint_at; /* do one when the log has more pages than this */
     int checkpointing;
+    const char *path; /* while opening, NULL later */
+    int is_counted; /* among the connections of this process */
     char prefix[LITE_PREFIX_SIZE];
     char boot[LITE_BOOT_SIZE]; /* the kernel's name of this boot */
 } lite_conn;
@@ -81,8 +83,8 @@ int lite_fail(lite_conn *conn, int rc);
 /* ---- clock.c */
 
 int lite_clock_open(lite_conn *conn); /* this boot's name, the SQL function */
-int lite_clock_set(
-    lite_conn *conn); /* first use after a boot: fixes the offset, frees every lock */
+/* First use after a boot: fixes the offset, frees every lock. */
+int lite_clock_set(lite_conn *conn);
 
 /* ---- the slots */
 

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Servers with settings of their own: read-only ones are refused, defaults of roles and servers
+ * must not matter. Changes settings of the server and puts them back. */
+#include "hammer.h"
+#include "refused.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROLE          "rowlock_fault"
+#define ROLE_PASSWORD "r0le-Pa55w0rd"
+
+static void assert_works(const char *address)
+{
+    struct hammer_result result = hammer(address, 4, 4, 1000);
+
+    if (result.errors > 0 || result.wrongs > 0)
+        fail_msg("%ld grants, %ld errors (first %d: %s), %ld wrong", result.grants, result.errors,
+                 result.status, result.message, result.wrongs);
+    assert_true(result.grants > 0);
+}
+
+/* ---- PostgreSQL: standby and roles ----------------------------------------------------------- */
+
+static void standby(void **state)
+{
+    const char *address = getenv("ROWLOCK_TEST_STANDBY");
+
+    (void)state;
+    if (address == NULL)
+        skip_or_fail("standby: ROWLOCK_TEST_STANDBY is not set");
+    assert_refused(ROWLOCK_ECONNECT, address, ROWLOCK_SCHEMA_REQUIRE, NULL,
+                   "read-only|read only|standby|recovery|primary");
+    assert_refused(ROWLOCK_ECONNECT, address, ROWLOCK_SCHEMA_CREATE, NULL,
+                   "read-only|read only|standby|recovery|primary");
+}
+
+/* A role whose sessions start with `setting`. */
+static void with_role(char *address, size_t size, const char *setting)
+{
+    char sql[256];
+
+    fault_sql("DROP ROLE IF EXISTS " ROLE);
+    fault_sql("CREATE ROLE " ROLE " SUPERUSER LOGIN PASSWORD '" ROLE_PASSWORD "'");
+    snprintf(sql, sizeof(sql), "ALTER ROLE " ROLE " SET %s", setting);
+    fault_sql(sql);
+    changed_address(address, size,
+                    &(struct fault_address){.user = ROLE, .password = ROLE_PASSWORD});
+}
+
+static void role_defaults(void **state)
+{
+    static const char *const settings[] = {
+        "default_transaction_isolation = 'serializable'",
+        "default_transaction_isolation = 'repeatable read'",
+        "default_transaction_deferrable = on",
+        "TimeZone = 'Asia/Kathmandu'",
+        "DateStyle = 'SQL, DMY'",
+        "bytea_output = 'escape'",
+        "standard_conforming_strings = off",
+        "client_encoding = 'LATIN1'",
+        "extra_float_digits = -15",
+        "idle_in_transaction_session_timeout = 100",
+    };
+    char address[1024];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        print_message("%s\n", settings[i]);
+        with_role(address, sizeof(address), settings[i]);
+        assert_works(address);
+    }
+}
+
+/* Either it writes all the same, or it says plainly why not. */
+static void role_read_only(void **state)
+{
+    struct hammer_result result;
+    char address[1024];
+
+    (void)state;
+    with_role(address, sizeof(address), "default_transaction_read_only = on");
+    result = hammer(address, 2, 2, 300);
+    if (result.errors > 0 && result.grants == 0 && result.status == ROWLOCK_ECONNECT) {
+        assert_refused(ROWLOCK_ECONNECT, address, 0, NULL, "read-only|read only");
+        return;
+    }
+    if (result.errors > 0)
+        fail_msg("%ld grants, %ld errors, first %d: %s", result.grants, result.errors,
+                 result.status, result.message);
+    assert_true(result.grants > 0);
+}
+
+static int drop_role(void **state)
+{
+    char out[64];
+
+    (void)state;
+    return fault_sql_on(fault.backend.address, "DROP ROLE IF EXISTS " ROLE, out, sizeof(out));
+}
+
+/* ---- MySQL: read_only and global defaults ---------------------------------------------------- */
+
+/* An ordinary account: all on our database, nothing global, so that read_only applies to it. */
+static void with_account(char *address, size_t size)
+{
+    char database[128];
+    char sql[512];
+
+    fault_sql_text(database, sizeof(database), "SELECT DATABASE()");
+    database[strcspn(database, "\n|")] = '\0';
+    fault_sql("DROP USER IF EXISTS " ROLE);
+    fault_sql("CREATE USER " ROLE " IDENTIFIED BY '" ROLE_PASSWORD "'");
+    snprintf(sql, sizeof(sql), "GRANT ALL ON `%s`.* TO " ROLE, database);
+    fault_sql(sql);
+    changed_address(address, size,
+                    &(struct fault_address){.user = ROLE, .password = ROLE_PASSWORD});
+}
+
+static void read_only_server(void **state)
+{
+    rowlock_client *client;
+    rowlock_lock *lock = NULL;
+    rowlock_error err;
+    char address[1024];
+    int status;
+
+    (void)state;
+    with_account(address, sizeof(address));
+    client = fault_open(address, NULL);
+    fault_sql("SET GLOBAL read_only = ON");
+    assert_refused(ROWLOCK_ECONNECT, address, 0, NULL, "read-only|read only|read_only");
+    status = rowlock_acquire(&lock, client, "demoted", NULL, &err);
+    assert_status(ROWLOCK_ECONNECT, status, &err);
+    assert_null(lock);
+    fault_sql("SET GLOBAL read_only = OFF");
+    lock = fault_acquire(client, "demoted", 0);
+    fault_release(&lock);
+    rowlock_close(&client);
+}
+
+struct global {
+    const char *name, *value;
+};
+
+/* What the server's global settings are while a test changes them. */
+static char saved[8][160];
+
+static const struct global globals[] = {
+    {"autocommit", "0"},
+    {"sql_mode", "'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT'"},
+    {"time_zone", "'+05:45'"},
+    {"character_set_server", "'latin1'"},
+    {"completion_type", "'CHAIN'"},
+    {"innodb_lock_wait_timeout", "1"},
+};
+
+enum { GLOBALS = sizeof(globals) / sizeof(globals[0]) };
+
+static void global_defaults(void **state)
+{
+    char sql[256];
+
+    (void)state;
+    fault_sql("SET GLOBAL TRANSACTION ISOLATION LEVEL SERIALIZABLE");
+    print_message("isolation level serializable\n");
+    assert_works(fault.backend.address);
+    for (int i = 0; i < GLOBALS; i++) {
+        print_message("%s = %s\n", globals[i].name, globals[i].value);
+        snprintf(sql, sizeof(sql), "SET GLOBAL %s = %s", globals[i].name, globals[i].value);
+        fault_sql(sql);
+        assert_works(fault.backend.address);
+    }
+}
+
+static int save_globals(void **state)
+{
+    char sql[256];
+
+    (void)state;
+    for (int i = 0; i < GLOBALS; i++) {
+        snprintf(sql, sizeof(sql), "SELECT @@GLOBAL.%s", globals[i].name);
+        if (fault_sql_on(fault.backend.address, sql, saved[i], sizeof(saved[i])) != 0)
+            return -1;
+        saved[i][strcspn(saved[i], "\n")] = '\0';
+    }
+    return 0;
+}
+
+/* Back to what was saved; the isolation level to the server's own default. */
+static int restore_globals(void **state)
+{
+    char sql[256], out[64];
+    int failed = 0;
+
+    (void)state;
+    for (int i = 0; i < GLOBALS; i++) {
+        int number = saved[i][strspn(saved[i], "0123456789")] == '\0' && saved[i][0] != '\0';
+        snprintf(sql, sizeof(sql), number ? "SET GLOBAL %s = %s" : "SET GLOBAL %s = '%s'",
+                 globals[i].name, saved[i]);
+        failed |= fault_sql_on(fault.backend.address, sql, out, sizeof(out));
+    }
+    failed |= fault_sql_on(fault.backend.address, "SET GLOBAL read_only = OFF", out, sizeof(out));
+    failed |=
+        fault_sql_on(fault.backend.address,
+                     "SET GLOBAL TRANSACTION ISOLATION LEVEL REPEATABLE READ", out, sizeof(out));
+    failed |= fault_sql_on(fault.backend.address, "DROP USER IF EXISTS " ROLE, out, sizeof(out));
+    return failed;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest postgresql[] = {
+        cmocka_unit_test(standby),
+        cmocka_unit_test_teardown(role_defaults, drop_role),
+        cmocka_unit_test_teardown(role_read_only, drop_role),
+    };
+    const struct CMUnitTest mysql[] = {
+        cmocka_unit_test_setup_teardown(read_only_server, save_globals, restore_globals),
+        cmocka_unit_test_setup_teardown(global_defaults, save_globals, restore_globals),
+    };
+
+    if (argc == 2 && strcmp(argv[1], "mysql") == 0)
+        return FAULT_MAIN(argc, argv, 0, mysql);
+    return FAULT_MAIN(argc, argv, 0, postgresql);
+}
