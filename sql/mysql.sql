@@ -2,8 +2,8 @@
 --
 -- Each ? is replaced by a literal that the driver makes itself: an integer, x'hex' or a JSON text of
 -- integers and hex digits. Nothing of the user's is ever escaped or pasted. A batch travels as one
--- JSON array, @rowlock_ops, of [name, owner, attempt, fence, ttl, whole, note, i], sorted by name, i
--- being the caller's index. One packet holds all statements of a call, in one transaction, so that the
+-- JSON array, @rowlock_ops, of [name, owner, attempt, fence, ttl, whole, note, i, seen], sorted by
+-- name, i being the caller's index. One packet holds all statements of a call, in one transaction, so that the
 -- answer is read while the rows that were changed are still locked. Isolation is READ COMMITTED: the plain reads take no lock, also
 -- inside INSERT ... SELECT.
 --
@@ -191,7 +191,8 @@ SELECT w.i,
    AND l.expire_time > @rowlock_now;
 COMMIT;
 
--- Gives holds back. This one waits for a locked row: a release has no other answer for it. The rows
+-- Gives holds back, where the row has the attempt that was seen last ('' for any); where it has another
+-- one, that is answered. This one waits for a locked row: a release has no other answer for it. The rows
 -- exist and are locked, so nothing is ever inserted: hold_count only carries "whole".
 -- name: release
 INSERT INTO rowlock_locks
@@ -200,6 +201,7 @@ SELECT l.name, l.owner, l.fence, w.whole, w.attempt, 0, 0, ''
   FROM (SELECT UNHEX(j.name)    AS name,
                UNHEX(j.owner)   AS owner,
                UNHEX(j.attempt) AS attempt,
+               UNHEX(j.seen)    AS seen,
                j.fence,
                j.whole
           FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
@@ -207,7 +209,8 @@ SELECT l.name, l.owner, l.fence, w.whole, w.attempt, 0, 0, ''
                    owner   VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
                    attempt VARCHAR(32)  CHARACTER SET latin1 PATH '$[2]',
                    fence   BIGINT       PATH '$[3]',
-                   whole   INT          PATH '$[5]')) AS j) AS w
+                   whole   INT          PATH '$[5]',
+                   seen    VARCHAR(32)  CHARACTER SET latin1 PATH '$[8]')) AS j) AS w
        STRAIGHT_JOIN rowlock_locks AS l ON l.name = w.name
  WHERE l.owner = w.owner
    AND l.fence = w.fence
@@ -217,6 +220,7 @@ SELECT l.name, l.owner, l.fence, w.whole, w.attempt, 0, 0, ''
                AND k.owner = w.owner
                AND k.fence = w.fence
                AND k.attempt <> w.attempt
+               AND (w.whole = 1 OR w.seen = '' OR k.attempt = w.seen)
                AND k.expire_time > @rowlock_now
                AND k.hold_count > 0
                FOR UPDATE)
@@ -225,7 +229,9 @@ ON DUPLICATE KEY UPDATE
        hold_count  = IF(VALUES(hold_count) = 1, 0, rowlock_locks.hold_count - 1),
        expire_time = IF(rowlock_locks.hold_count = 0, @rowlock_now, rowlock_locks.expire_time);
 SELECT w.i,
-       l.hold_count
+       l.hold_count,
+       l.attempt = UNHEX(w.attempt)                 AS done,
+       l.attempt
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
            i       INT          PATH '$[7]',
            name    VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
@@ -235,7 +241,7 @@ SELECT w.i,
        STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
  WHERE l.owner = UNHEX(w.owner)
    AND l.fence = w.fence
-   AND l.attempt = UNHEX(w.attempt);
+   AND (l.attempt = UNHEX(w.attempt) OR (l.expire_time > @rowlock_now AND l.hold_count > 0));
 COMMIT;
 
 -- The same for a single lock, without JSON and the temporary tables that reading it takes.
@@ -248,7 +254,8 @@ SET @rowlock_now     = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)
     @rowlock_fence   = ?,
     @rowlock_ttl     = ?,
     @rowlock_whole   = ?,
-    @rowlock_note    = ?;
+    @rowlock_note    = ?,
+    @rowlock_seen    = ?;
 START TRANSACTION;
 
 -- name: acquire_one
@@ -309,15 +316,18 @@ UPDATE rowlock_locks AS l
    AND l.owner = @rowlock_owner
    AND l.fence = @rowlock_fence
    AND l.attempt <> @rowlock_attempt
+   AND (@rowlock_whole = 1 OR @rowlock_seen = '' OR l.attempt = @rowlock_seen)
    AND l.expire_time > @rowlock_now
    AND l.hold_count > 0;
 SELECT 0,
-       l.hold_count
+       l.hold_count,
+       l.attempt = @rowlock_attempt                 AS done,
+       l.attempt
   FROM rowlock_locks AS l
  WHERE l.name = @rowlock_name
    AND l.owner = @rowlock_owner
    AND l.fence = @rowlock_fence
-   AND l.attempt = @rowlock_attempt;
+   AND (l.attempt = @rowlock_attempt OR (l.expire_time > @rowlock_now AND l.hold_count > 0));
 COMMIT;
 
 -- ? attempt, ? name, ? fence (0: any), ? fence, ? attempt; then ? name, ? attempt

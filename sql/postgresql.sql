@@ -6,6 +6,9 @@
 -- now() would be the time at which the transaction began, before a row lock was waited for.
 --
 -- MATERIALIZED is not for speed: such a part is computed once, and who reads it comes after it.
+-- LATERAL and "= ANY (ARRAY[w.name])" are: rows are fetched by their key, one by one, in the order of the
+-- arrays. As a plain join on equal names, with the statistics of a table that was nearly empty when it
+-- was last looked at, each may be compared with each.
 
 -- name: acquire
 -- $1 names[]  $2 owners[]  $3 notes[]  $4 ttls[] in us  $5 attempts[]
@@ -21,34 +24,36 @@ WITH want AS MATERIALIZED (
 ), barred AS MATERIALIZED (
     SELECT $6::boolean AND EXISTS (
         SELECT FROM want AS w
-          JOIN rowlock_locks AS l ON l.name = w.name
+          JOIN rowlock_locks AS l ON l.name = ANY (ARRAY[w.name])
          WHERE l.owner <> w.owner AND l.expire_time > (SELECT now FROM early)
     ) AS is_barred
 -- Rows that look free or are the owner's own are locked, and looked at again under the lock.
 ), waited AS MATERIALIZED (
     SELECT w.*
       FROM want AS w
-      JOIN rowlock_locks AS l ON l.name = w.name
-     WHERE NOT $7::boolean
-       AND NOT (SELECT is_barred FROM barred)
-       AND (l.owner = w.owner OR l.expire_time <= (SELECT now FROM early))
-     ORDER BY w.name
-       FOR NO KEY UPDATE OF l
+     CROSS JOIN LATERAL (
+            SELECT FROM rowlock_locks AS l
+             WHERE l.name = ANY (ARRAY[w.name])
+               AND NOT $7::boolean
+               AND NOT (SELECT is_barred FROM barred)
+               AND (l.owner = w.owner OR l.expire_time <= (SELECT now FROM early))
+               FOR NO KEY UPDATE) AS l
 ), passed AS MATERIALIZED (
     SELECT w.*
       FROM want AS w
-      JOIN rowlock_locks AS l ON l.name = w.name
-     WHERE $7
-       AND NOT (SELECT is_barred FROM barred)
-       AND (l.owner = w.owner OR l.expire_time <= (SELECT now FROM early))
-     ORDER BY w.name
-       FOR NO KEY UPDATE OF l SKIP LOCKED
+     CROSS JOIN LATERAL (
+            SELECT FROM rowlock_locks AS l
+             WHERE l.name = ANY (ARRAY[w.name])
+               AND $7
+               AND NOT (SELECT is_barred FROM barred)
+               AND (l.owner = w.owner OR l.expire_time <= (SELECT now FROM early))
+               FOR NO KEY UPDATE SKIP LOCKED) AS l
 ), locked AS (
     SELECT * FROM waited UNION ALL SELECT * FROM passed
 ), absent AS MATERIALIZED (
     SELECT w.*
       FROM want AS w
-     WHERE NOT EXISTS (SELECT FROM rowlock_locks AS l WHERE l.name = w.name)
+     WHERE NOT EXISTS (SELECT FROM rowlock_locks AS l WHERE l.name = ANY (ARRAY[w.name]))
      ORDER BY w.name
 -- Nothing is written before every lock is held: count(*) has seen them all.
 ), gate AS MATERIALIZED (
@@ -87,7 +92,7 @@ WITH want AS MATERIALIZED (
                                THEN l.note ELSE w.note END
       FROM locked AS w
      CROSS JOIN clock AS c
-     WHERE l.name = w.name
+     WHERE l.name = ANY (ARRAY[w.name])
        AND (SELECT is_open FROM gate)
     RETURNING l.name, l.fence, l.hold_count, l.expire_time - c.now AS ttl
 )
@@ -109,7 +114,7 @@ SELECT w.name, false,
        l.hold_count, l.expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
        l.owner
   FROM want AS w
-  LEFT JOIN rowlock_locks AS l ON l.name = w.name
+  LEFT JOIN rowlock_locks AS l ON l.name = ANY (ARRAY[w.name])
  WHERE w.name NOT IN (SELECT name FROM taken UNION ALL SELECT name FROM made)
 
 -- name: acquire_one
@@ -176,12 +181,13 @@ WITH want AS MATERIALIZED (
 ), locked AS MATERIALIZED (
     SELECT w.name, w.ttl
       FROM want AS w
-      JOIN rowlock_locks AS l ON l.name = w.name
-     WHERE l.owner = w.owner
-       AND l.fence = w.fence
-       AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-     ORDER BY w.name
-       FOR NO KEY UPDATE OF l SKIP LOCKED
+     CROSS JOIN LATERAL (
+            SELECT FROM rowlock_locks AS l
+             WHERE l.name = ANY (ARRAY[w.name])
+               AND l.owner = w.owner
+               AND l.fence = w.fence
+               AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+               FOR NO KEY UPDATE SKIP LOCKED) AS l
 ), clock AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
            count(*)                                                  AS locked_count
@@ -191,7 +197,7 @@ WITH want AS MATERIALIZED (
        SET expire_time = greatest(l.expire_time, c.now + w.ttl)
       FROM locked AS w
      CROSS JOIN clock AS c
-     WHERE l.name = w.name
+     WHERE l.name = ANY (ARRAY[w.name])
        AND l.expire_time > c.now
     RETURNING l.name, l.hold_count, l.expire_time - c.now AS remaining
 )
@@ -201,31 +207,40 @@ SELECT name, true AS renewed, hold_count, remaining
 SELECT w.name, false, l.hold_count,
        l.expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
   FROM want AS w
-  JOIN rowlock_locks AS l ON l.name = w.name
- WHERE l.owner = w.owner
-   AND l.fence = w.fence
-   AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-   AND w.name NOT IN (SELECT name FROM renewed)
+ CROSS JOIN LATERAL (
+        SELECT l.hold_count, l.expire_time
+          FROM rowlock_locks AS l
+         WHERE l.name = ANY (ARRAY[w.name])
+           AND l.owner = w.owner
+           AND l.fence = w.fence
+           AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+        OFFSET 0) AS l
+ WHERE w.name NOT IN (SELECT name FROM renewed)
 
 -- name: release
 -- $1 names[]  $2 owners[]  $3 fences[]  $4 attempts[]  $5 wholes[]: all holds of it, not only one
+-- $6 seen[]: the attempt that the row must have, zero: any; if it has another one, that is answered
 -- The commit is not waited for (synchronous_commit, for this transaction alone): a release that a
 -- crash undoes runs out by itself.
 WITH relaxed AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true) AS mode
 ), want AS MATERIALIZED (
-    SELECT w.name, w.owner, w.fence, w.attempt, w.whole
-      FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::uuid[], $5::boolean[])
-        AS w (name, owner, fence, attempt, whole)
+    SELECT w.name, w.owner, w.fence, w.attempt, w.whole, w.seen
+      FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::uuid[], $5::boolean[], $6::uuid[])
+        AS w (name, owner, fence, attempt, whole, seen)
 ), locked AS MATERIALIZED (
-    SELECT w.name, w.attempt, w.whole, l.attempt = w.attempt AS is_repeated, l.hold_count
+    SELECT w.name, w.attempt, w.whole, l.hold_count, l.expire_time, l.attempt AS found,
+           l.attempt = w.attempt AS is_repeated,
+           w.whole OR w.seen IN (l.attempt, '00000000-0000-0000-0000-000000000000') AS is_expected
       FROM relaxed
      CROSS JOIN want AS w
-      JOIN rowlock_locks AS l ON l.name = w.name
-     WHERE l.owner = w.owner
-       AND l.fence = w.fence
-     ORDER BY w.name
-       FOR NO KEY UPDATE OF l
+     CROSS JOIN LATERAL (
+            SELECT l.hold_count, l.expire_time, l.attempt
+              FROM rowlock_locks AS l
+             WHERE l.name = ANY (ARRAY[w.name])
+               AND l.owner = w.owner
+               AND l.fence = w.fence
+               FOR NO KEY UPDATE) AS l
 ), clock AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
            count(*)                                                  AS locked_count
@@ -237,23 +252,26 @@ WITH relaxed AS MATERIALIZED (
            expire_time = CASE WHEN w.whole OR l.hold_count = 1 THEN c.now ELSE l.expire_time END
       FROM locked AS w
      CROSS JOIN clock AS c
-     WHERE l.name = w.name
+     WHERE l.name = ANY (ARRAY[w.name])
        AND NOT w.is_repeated
+       AND w.is_expected
        AND l.hold_count > 0
        AND l.expire_time > c.now
     RETURNING l.name, l.hold_count
 )
-SELECT name, hold_count
+SELECT name, hold_count, NULL AS found
   FROM released
  UNION ALL
-SELECT name, hold_count
-  FROM locked
- WHERE is_repeated
+SELECT w.name, w.hold_count, CASE WHEN w.is_repeated THEN NULL ELSE w.found END
+  FROM locked AS w
+ CROSS JOIN clock AS c
+ WHERE w.is_repeated
+    OR (NOT w.is_expected AND w.hold_count > 0 AND w.expire_time > c.now)
 
 -- name: release_one
 -- The same for one name, cheaper. No answer may also mean that an earlier sending of this very call
 -- was still under way: `release`, which looks under the lock, then tells.
--- $1 name  $2 owner  $3 fence  $4 attempt  $5 whole
+-- $1 name  $2 owner  $3 fence  $4 attempt  $5 whole  $6 seen
 WITH relaxed AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true) AS mode
 ), released AS (
@@ -268,11 +286,12 @@ WITH relaxed AS MATERIALIZED (
        AND l.owner = $2::text
        AND l.fence = $3::bigint
        AND l.attempt <> $4::uuid
+       AND ($5::boolean OR $6::uuid IN (l.attempt, '00000000-0000-0000-0000-000000000000'))
        AND l.hold_count > 0
        AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
     RETURNING l.name, l.hold_count
 )
-SELECT name, hold_count
+SELECT name, hold_count, NULL AS found
   FROM released
 
 -- name: force_release

@@ -56,9 +56,9 @@ UPDATE rowlock_locks
    AND expire_time > rowlock_now()
 RETURNING hold_count, fence, expire_time - rowlock_now() AS remaining;
 
--- One hold less, or none (?5). A repeated call, known by its attempt, changes nothing.
--- No row: lost.
---   ?1 name  ?2 owner  ?3 fence  ?4 attempt  ?5 whole
+-- One hold less, or none (?5). A repeated call, known by its attempt, changes nothing; nor does one that
+-- expects another attempt (?6, NULL: any) than the row has. No row: lost, or so.
+--   ?1 name  ?2 owner  ?3 fence  ?4 attempt  ?5 whole  ?6 attempt seen last
 -- name: release
 UPDATE rowlock_locks
    SET hold_count  = CASE WHEN attempt = ?4 THEN hold_count
@@ -71,8 +71,21 @@ UPDATE rowlock_locks
  WHERE name = ?1
    AND owner = ?2
    AND fence = ?3
-   AND (attempt = ?4 OR (expire_time > rowlock_now() AND hold_count > 0))
+   AND (attempt = ?4
+        OR (expire_time > rowlock_now() AND hold_count > 0
+            AND (?5 OR ?6 IS NULL OR attempt = ?6)))
 RETURNING hold_count, fence, expire_time - rowlock_now() AS remaining;
+
+-- The attempt of a live tenure, after a release of it that did nothing.
+--   ?1 name  ?2 owner  ?3 fence
+-- name: release_seen
+SELECT attempt
+  FROM rowlock_locks
+ WHERE name = ?1
+   AND owner = ?2
+   AND fence = ?3
+   AND expire_time > rowlock_now()
+   AND hold_count > 0;
 
 -- Ends a live lock, whoever holds it. The risen fence refuses the old holder.
 -- No row: nobody holds it.

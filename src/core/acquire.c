@@ -188,10 +188,14 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
     int64_t now = rlk_clock_us();
 
     for (size_t i = 0; i < a->n; i++) {
+        memcpy(a->ops[i].seen, a->ops[i].attempt, sizeof a->ops[i].seen);
+        memcpy(a->tenures[i]->seen, a->ops[i].attempt, sizeof a->tenures[i]->seen);
+    }
+    for (size_t i = 0; i < a->n; i++) {
         int64_t deadline = rlk_deadline(sent, a->ops[i].remaining_us, a->ops[i].ttl_us);
 
         if (now >= deadline) {
-            rlk_undo(a->client, a->ops, a->n, a->private_owner);
+            rlk_undo(a->client, a->ops, a->n);
             return rlk_fail_native(err, ROWLOCK_TIMEOUT, 0, NULL, 1,
                                    "the database took so long that the lease of %lld ms had ended",
                                    (long long)a->options.ttl_ms);

@@ -18,6 +18,8 @@
 #define DEFAULT_MAX_CONNECTIONS    4
 #define LONGEST_TIMEOUT_MS         ((int64_t)86400000)
 
+enum { MOST_VAIN = 100 }; /* batches in which every row had been changed by others */
+
 int rlk_enter(rowlock_client *client, rowlock_error *err)
 {
     int closed;
@@ -215,45 +217,87 @@ static int by_name(const void *a, const void *b)
                       : (x->name_length > y->name_length) - (x->name_length < y->name_length);
 }
 
-/* One batch of what is still to be given back: no name twice, one hold each where other processes
- * may hold in the same owner's name. Takes what it puts into `ops` off `holds`. */
-static size_t next_batch(rowlock_op *ops, rlk_tenure **all, uint32_t *holds, size_t count)
+/* What a tenure has still to give back at close. */
+typedef struct debt {
+    rlk_tenure *tenure;
+    uint32_t holds;
+} debt;
+
+typedef struct settlement {
+    debt *debts; /* by name */
+    size_t count;
+    rowlock_op *ops; /* a batch, and which debt each op pays */
+    size_t *debt_of;
+} settlement;
+
+/* One batch: no name twice, one hold each where other processes may hold in the same owner's name.
+ */
+static size_t next_batch(settlement *s)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < count && n < ROWLOCK_BATCH_MAX; i++) {
-        if (holds[i] == 0 || (n > 0 && ops[n - 1].name_length == all[i]->name_length &&
-                              memcmp(ops[n - 1].name, all[i]->name, all[i]->name_length) == 0))
+    for (size_t i = 0; i < s->count && n < ROWLOCK_BATCH_MAX; i++) {
+        const rlk_tenure *tenure = s->debts[i].tenure;
+        const rowlock_op *last = n == 0 ? NULL : &s->ops[n - 1];
+
+        if (s->debts[i].holds == 0 || (last != NULL && last->name_length == tenure->name_length &&
+                                       memcmp(last->name, tenure->name, tenure->name_length) == 0))
             continue;
-        rlk_op_of(&ops[n], all[i]);
-        ops[n].whole = all[i]->private_owner;
-        holds[i] = all[i]->private_owner ? 0 : holds[i] - 1;
-        n++;
+        rlk_op_of(&s->ops[n], tenure);
+        s->ops[n].whole = tenure->private_owner;
+        s->debt_of[n++] = i;
     }
     return n;
+}
+
+/* Notes what a batch has paid. Returns how much; BUSY is tried again with what was seen. */
+static size_t settle(settlement *s, size_t n, const rlk_sent *sent)
+{
+    size_t paid = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        debt *d = &s->debts[s->debt_of[i]];
+        const rowlock_op *op = &s->ops[i];
+
+        if (op->status == ROWLOCK_BUSY && !sent->repeated) {
+            memcpy(d->tenure->seen, op->seen, sizeof op->seen);
+            continue;
+        }
+        memcpy(d->tenure->seen, op->attempt, sizeof op->attempt);
+        d->holds = op->whole || op->status != ROWLOCK_OK ? 0 : d->holds - 1;
+        paid++;
+    }
+    return paid;
 }
 
 /* Releases what is held. Whatever fails is left to its lease. */
 static void release_all(rowlock_client *client)
 {
-    size_t count = 0, n;
-    rlk_tenure **all = rlk_tenures_all(&client->tenures, &count);
-    size_t room = count < ROWLOCK_BATCH_MAX ? count : ROWLOCK_BATCH_MAX;
-    rowlock_op *ops = count == 0 ? NULL : calloc(room, sizeof *ops);
-    uint32_t *holds = count == 0 ? NULL : calloc(count, sizeof *holds);
-    rlk_sent sent;
+    settlement s = {0};
+    rlk_tenure **all = rlk_tenures_all(&client->tenures, &s.count);
+    int vain = 0;
+    size_t n;
 
-    if (ops != NULL && holds != NULL) {
-        qsort(all, count, sizeof(rlk_tenure *), by_name);
-        for (size_t i = 0; i < count; i++)
-            holds[i] = rlk_tenure_is_lost(all[i]) ? 0 : all[i]->handles;
-        while ((n = next_batch(ops, all, holds, count)) > 0) {
-            if (rlk_send_release(client, ops, n, &sent, NULL) != ROWLOCK_OK)
-                break;
-        }
+    if (s.count > 0) {
+        size_t room = s.count < ROWLOCK_BATCH_MAX ? s.count : ROWLOCK_BATCH_MAX;
+
+        s.debts = calloc(s.count, sizeof *s.debts);
+        s.ops = calloc(room, sizeof *s.ops);
+        s.debt_of = calloc(room, sizeof *s.debt_of);
     }
-    free(holds);
-    free(ops);
+    if (s.debts != NULL && s.ops != NULL && s.debt_of != NULL) {
+        rlk_sent sent;
+
+        qsort(all, s.count, sizeof(rlk_tenure *), by_name);
+        for (size_t i = 0; i < s.count; i++)
+            s.debts[i] = (debt){all[i], rlk_tenure_is_lost(all[i]) ? 0 : all[i]->handles};
+        while (vain < MOST_VAIN && (n = next_batch(&s)) > 0 &&
+               rlk_send_release(client, s.ops, n, &sent, NULL) == ROWLOCK_OK)
+            vain += settle(&s, n, &sent) == 0;
+    }
+    free(s.debt_of);
+    free(s.ops);
+    free(s.debts);
     free(all);
 }
 

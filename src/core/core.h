@@ -19,15 +19,17 @@
 /* ---- tenures: what this process holds (tenure.c) ---- */
 
 /* One grant: (name, owner, fence). Re-entrant handles share it. Identity never changes; ttl,
- * handles, refs and next belong to the client's mutex; deadline and lost are read without it. */
+ * seen, handles, refs and next belong to the client's mutex; deadline and lost are read without it.
+ */
 typedef struct rlk_tenure {
     struct rlk_tenure *next;
     size_t name_length;
     const char *owner;
     uint64_t fence;
     int64_t ttl_us;
-    uint32_t handles;            /* not released yet */
-    uint32_t refs;               /* handles whose memory is there */
+    uint32_t handles;                   /* not released yet */
+    uint32_t refs;                      /* handles whose memory is there */
+    uint8_t seen[ROWLOCK_ATTEMPT_SIZE]; /* the row's attempt as last known */
     uint8_t private_owner;       /* the owner was made by this client: nobody else can re-enter */
     _Atomic int64_t deadline_us; /* local clock; held before it */
     atomic_int lost;             /* once set, for ever */
@@ -130,9 +132,9 @@ int rlk_call(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg
 /* The local deadline of a lease: counted from before the request, less a margin. */
 int64_t rlk_deadline(const rlk_sent *sent, int64_t remaining_us, int64_t ttl_us);
 
-/* Frees the row of a grant that came too late to count: as if it had never been made. The lease's
- * end does the same if this fails. */
-void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n, int private_owner);
+/* Gives back a hold that came too late to count; `seen` of the ops is set. Only the one hold:
+ * others may count on theirs. The lease's end does the same if this fails. */
+void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n);
 
 /* Fills an op from a tenure, with a fresh attempt. */
 void rlk_op_of(rowlock_op *op, const rlk_tenure *tenure);

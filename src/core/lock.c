@@ -11,6 +11,8 @@
 #define FIRST_PAUSE_US   INT64_C(1000)
 #define LONGEST_PAUSE_US INT64_C(32000)
 
+enum { MOST_CHANGES = 100 }; /* of a row between two requests; more cannot be by chance */
+
 /* A tenth of the lease, at most two seconds: for clocks whose rates differ and for the way back. */
 static int64_t margin(int64_t ttl_us)
 {
@@ -21,7 +23,7 @@ static int64_t margin(int64_t ttl_us)
 
 int64_t rlk_deadline(const rlk_sent *sent, int64_t remaining_us, int64_t ttl_us)
 {
-    return sent->at_us + remaining_us - margin(ttl_us);
+    return sent->at_us + remaining_us - margin(remaining_us > ttl_us ? remaining_us : ttl_us);
 }
 
 void rlk_op_of(rowlock_op *op, const rlk_tenure *tenure)
@@ -33,6 +35,7 @@ void rlk_op_of(rowlock_op *op, const rlk_tenure *tenure)
     op->note = "";
     op->ttl_us = tenure->ttl_us;
     op->fence = tenure->fence;
+    memcpy(op->seen, tenure->seen, sizeof op->seen);
     rlk_random(op->attempt, sizeof op->attempt);
 }
 
@@ -95,14 +98,12 @@ static int enter_lock(const rowlock_lock *lock, rowlock_error *err)
     return rlk_enter(lock->client, err);
 }
 
-void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n, int private_owner)
+void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n)
 {
     rlk_sent sent;
 
-    for (size_t i = 0; i < n; i++) {
-        ops[i].whole = private_owner != 0;
+    for (size_t i = 0; i < n; i++)
         rlk_random(ops[i].attempt, sizeof ops[i].attempt);
-    }
     rlk_send_release(client, ops, n, &sent, NULL);
 }
 
@@ -124,7 +125,7 @@ static int extend(rowlock_client *client, rlk_tenure *tenure, const rlk_sent *se
     pthread_mutex_unlock(&client->mutex);
     if (!is_lost)
         return rlk_ok(err);
-    rlk_undo(client, op, 1, tenure->private_owner);
+    rlk_undo(client, op, 1);
     return lost(err);
 }
 
@@ -196,8 +197,22 @@ const char *rowlock_owner(const rowlock_lock *lock)
     return lock == NULL ? NULL : lock->tenure->owner;
 }
 
+/* Sends a release until the row is as the request expects it: another thread, or another process of
+ * the same owner, may have entered or left meanwhile. */
+static int send_hold(rowlock_client *client, rowlock_op *op, rlk_sent *sent, rowlock_error *err)
+{
+    int rc = ROWLOCK_OK;
+
+    for (int i = 0; i < MOST_CHANGES; i++) {
+        rc = rlk_send_release(client, op, 1, sent, err);
+        if (rc != ROWLOCK_OK || op->status != ROWLOCK_BUSY || sent->repeated)
+            break;
+    }
+    return rc;
+}
+
 /* Gives one hold of a tenure that is not lost back to the database. */
-static int give_back(rowlock_client *client, const rlk_tenure *tenure, rowlock_error *err)
+static int give_back(rowlock_client *client, rlk_tenure *tenure, rowlock_error *err)
 {
     rowlock_op op;
     rlk_sent sent;
@@ -206,16 +221,21 @@ static int give_back(rowlock_client *client, const rlk_tenure *tenure, rowlock_e
     pthread_mutex_lock(&client->mutex);
     rlk_op_of(&op, tenure);
     pthread_mutex_unlock(&client->mutex);
-    rc = rlk_send_release(client, &op, 1, &sent, err);
+    rc = send_hold(client, &op, &sent, err);
     if (rc != ROWLOCK_OK)
         return rc;
-    if (op.status == ROWLOCK_OK)
+    if (op.status == ROWLOCK_OK) {
+        pthread_mutex_lock(&client->mutex);
+        memcpy(tenure->seen, op.attempt, sizeof tenure->seen);
+        pthread_mutex_unlock(&client->mutex);
         return rlk_ok(err);
-    if (!sent.repeated)
+    }
+    if (op.status == ROWLOCK_LOST && !sent.repeated)
         return lost(err);
-    /* The first request may have freed it before somebody else came, or it was gone already. */
+    /* An answer was lost. The request may have been carried out, and then somebody has changed the
+     * row; or it was not. To count once more could free a lock that is held. */
     return rlk_fail(err, ROWLOCK_EUNKNOWN,
-                    "the first answer was lost, and by now the lock is free or another's");
+                    "the first answer was lost, and since then the lock was changed by others");
 }
 
 int rowlock_release(rowlock_lock **lock, rowlock_error *err)

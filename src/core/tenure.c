@@ -98,6 +98,7 @@ rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh)
         if (deadline > atomic_load(&old->deadline_us))
             atomic_store(&old->deadline_us, deadline);
         old->ttl_us = fresh->ttl_us;
+        memcpy(old->seen, fresh->seen, sizeof old->seen);
         old->handles++;
         old->refs++;
         free(fresh);

@@ -68,6 +68,53 @@ static void test_release_repeated_takes_one_hold_only(void **state)
     }
 }
 
+/* The first sending was held up on its way, its repetition was done, somebody entered: now it arrives. */
+static void test_release_that_arrives_late_does_not_count_again(void **state)
+{
+    struct fixture *f = *state;
+    grant(f, "lock", "ann");
+    rowlock_op second = grant(f, "lock", "ann");
+    rowlock_op op = op_of(&second), late;
+    memcpy(op.seen, second.attempt, sizeof op.seen);
+    late = op;
+    expect_ok(try_release(f, f->conn, &op), NULL);
+    rowlock_op third = grant(f, "lock", "ann");
+    struct rows before = rows_read(f);
+    expect_status(ROWLOCK_BUSY, try_release(f, another(f), &late), NULL);
+    assert_memory_equal(late.seen, third.attempt, sizeof late.seen);
+    struct rows after = rows_read(f);
+    expect_same_rows(&before, &after);
+    assert_int_equal(row_of(f, "lock").hold_count, 2);
+    rows_free(&before);
+    rows_free(&after);
+}
+
+static void test_release_with_the_right_sight_goes_through(void **state)
+{
+    struct fixture *f = *state;
+    rowlock_op held = grant(f, "lock", "ann"), other = grant(f, "other", "ann");
+    rowlock_op again = grant(f, "lock", "ann");
+    rowlock_op ops[] = {op_of(&held), op_of(&other)};
+    memcpy(ops[0].seen, held.attempt, sizeof ops[0].seen); /* changed since */
+    memcpy(ops[1].seen, other.attempt, sizeof ops[1].seen);
+    expect_ok(f->driver->release(f->conn, ops, 2, CALL_MS, &f->err), &f->err);
+    expect_status(ROWLOCK_BUSY, ops[0].status, NULL);
+    expect_ok(ops[1].status, NULL);
+    assert_memory_equal(ops[0].seen, again.attempt, sizeof ops[0].seen);
+    expect_ok(try_release(f, f->conn, &ops[0]), NULL);
+    assert_int_equal(ops[0].hold_count, 1);
+}
+
+static void test_release_of_a_lost_tenure_is_lost_whatever_was_seen(void **state)
+{
+    struct fixture *f = *state;
+    rowlock_op held = grant(f, "lock", "ann");
+    rowlock_op first = op_of(&held), second = op_of(&held);
+    expect_ok(try_release(f, f->conn, &first), NULL);
+    memset(second.seen, 7, sizeof second.seen);
+    expect_status(ROWLOCK_LOST, try_release(f, f->conn, &second), NULL);
+}
+
 static void test_release_of_the_last_hold_can_be_repeated(void **state)
 {
     struct fixture *f = *state;
@@ -204,6 +251,9 @@ static const struct test_case cases[] = {
     CASE(test_release_of_an_inner_hold_keeps_the_lease),
     CASE(test_release_whole_frees_every_hold),
     CASE(test_release_repeated_takes_one_hold_only),
+    CASE(test_release_that_arrives_late_does_not_count_again),
+    CASE(test_release_with_the_right_sight_goes_through),
+    CASE(test_release_of_a_lost_tenure_is_lost_whatever_was_seen),
     CASE(test_release_of_the_last_hold_can_be_repeated),
     CASE(test_release_whole_can_be_repeated),
     CASE(test_release_repeated_after_the_next_grant_is_lost),

@@ -106,6 +106,23 @@ static void test_renew_answered_after_the_deadline_stays_lost_and_frees_the_row(
     rowlock_close(&client);
 }
 
+static void test_late_reentry_gives_back_its_own_hold_only(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *outer = hold(client, "a", 60000, NULL), *inner = NULL;
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+
+    (void)state;
+    options.ttl_ms = 100;
+    fake_slow(0, 59000 * MS); /* by now even the outer lease has ended here, but not there */
+    assert_status(TIMEOUT, rowlock_acquire(&inner, client, "a", &options, NULL));
+    fake_slow(0, 0);
+    assert_int_equal(fake_find("a")->hold_count, 1);
+    assert_status(LOST, rowlock_check(outer));
+    rowlock_release(&outer, NULL);
+    rowlock_close(&client);
+}
+
 static void test_taken_over_is_lost_for_all_handles_for_ever(void **state)
 {
     rowlock_client *client = open_client();
@@ -312,6 +329,7 @@ int main(void)
         cmocka_unit_test_setup(test_renew_after_the_deadline_is_lost_without_a_request, fresh),
         cmocka_unit_test_setup(test_renew_answered_after_the_deadline_stays_lost_and_frees_the_row,
                                fresh),
+        cmocka_unit_test_setup(test_late_reentry_gives_back_its_own_hold_only, fresh),
         cmocka_unit_test_setup(test_taken_over_is_lost_for_all_handles_for_ever, fresh),
         cmocka_unit_test_setup(test_reentry_counts_and_shares_the_tenure, fresh),
         cmocka_unit_test_setup(test_reentry_with_a_shorter_ttl_does_not_shorten, fresh),

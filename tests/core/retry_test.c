@@ -186,6 +186,55 @@ static void test_repeated_release_that_finds_another_owner_is_unknown(void **sta
     rowlock_close(&client);
 }
 
+static rowlock_client *other_process;
+static rowlock_lock *entered;
+
+static void enter_again(void)
+{
+    if (entered == NULL)
+        entered = hold(other_process, "a", 0, "shared");
+}
+
+/* Somebody of the same owner enters between two requests: the release is still the one it was. */
+static void test_release_finds_the_row_changed_and_goes_on(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *lock = hold(client, "a", 0, "shared");
+
+    (void)state;
+    other_process = open_client();
+    entered = NULL;
+    enter_again();
+    assert_int_equal(fake_find("a")->hold_count, 2);
+    assert_status(OK, rowlock_release(&lock, NULL));
+    assert_int_equal(fake_find("a")->hold_count, 1);
+    assert_status(OK, rowlock_release(&entered, NULL));
+    assert_false(fake_is_live("a"));
+    rowlock_close(&client);
+    rowlock_close(&other_process);
+}
+
+/* The answer was lost and the row is not as it was: to count once more could free what is held. */
+static void test_release_never_counts_twice_when_others_enter_meanwhile(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *one = hold(client, "a", 0, "shared"), *two = hold(client, "a", 0, "shared");
+
+    (void)state;
+    other_process = open_client();
+    entered = NULL;
+    fake_plan(1, FAKE_CUT_AFTER, 0);
+    fake_clock_on_sleep(enter_again);
+    assert_status(EUNKNOWN, rowlock_release(&two, NULL));
+    assert_int_equal(fake_find("a")->hold_count, 2); /* `one` and `entered` */
+    assert_status(OK, rowlock_release(&one, NULL));
+    assert_true(fake_is_live("a"));
+    assert_status(OK, rowlock_release(&entered, NULL));
+    assert_false(fake_is_live("a"));
+    rowlock_close(&client);
+    rowlock_close(&other_process);
+}
+
 static void test_failed_renew_leaves_the_lock_held_until_its_deadline(void **state)
 {
     rowlock_client *client = open_client();
@@ -276,6 +325,8 @@ int main(void)
         cmocka_unit_test_setup(test_open_does_not_try_again, fresh),
         cmocka_unit_test_setup(test_refusal_is_reported_at_once, fresh),
         cmocka_unit_test_setup(test_repeated_release_that_finds_another_owner_is_unknown, fresh),
+        cmocka_unit_test_setup(test_release_finds_the_row_changed_and_goes_on, fresh),
+        cmocka_unit_test_setup(test_release_never_counts_twice_when_others_enter_meanwhile, fresh),
         cmocka_unit_test_setup(test_failed_renew_leaves_the_lock_held_until_its_deadline, fresh),
         cmocka_unit_test_setup(test_many_locks_survive_a_fault_all_or_none, fresh),
         cmocka_unit_test_setup(test_dead_connections_are_replaced_and_none_leaks, fresh),

@@ -219,6 +219,23 @@ static void signal_server(int number)
         kill(stopped[i], number);
 }
 
+/* Who started the server with runuser or sudo has that as its parent, which stops when the server
+ * does, and would never see its end. */
+static void resume_parent(void)
+{
+    char path[64];
+    FILE *file;
+    int parent = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)stopped[0]);
+    file = fopen(path, "r");
+    if (file == NULL)
+        return;
+    if (fscanf(file, "%*d (%*[^)]) %*c %d", &parent) == 1 && parent > 1)
+        kill((pid_t)parent, SIGCONT);
+    fclose(file);
+}
+
 /* Only a server that was started for tests tells its process id. */
 static int find_server(void)
 {
@@ -271,7 +288,10 @@ static void stopped_server(void **state)
 static int resume(void **state)
 {
     (void)state;
+    if (stopped[0] == 0)
+        return 0;
     signal_server(SIGCONT);
+    resume_parent();
     return 0;
 }
 

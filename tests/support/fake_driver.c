@@ -266,6 +266,7 @@ static int fake_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms
 static int fake_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms,
                         rowlock_error *err)
 {
+    static const uint8_t none[ROWLOCK_ATTEMPT_SIZE];
     enum fake_fault fault = begin();
 
     (void)conn;
@@ -277,6 +278,12 @@ static int fake_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_
         ops[i].status = ROWLOCK_LOST;
         if (row == NULL || (!repeated && (row->hold_count == 0 || row->expire_time <= db_now())))
             continue;
+        if (!repeated && !ops[i].whole && memcmp(ops[i].seen, none, 16) != 0 &&
+            memcmp(ops[i].seen, row->attempt, 16) != 0) {
+            ops[i].status = ROWLOCK_BUSY;
+            memcpy(ops[i].seen, row->attempt, sizeof row->attempt);
+            continue;
+        }
         if (!repeated)
             row->hold_count = ops[i].whole ? 0 : row->hold_count - 1;
         if (!repeated && row->hold_count == 0)

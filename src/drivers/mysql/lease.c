@@ -30,6 +30,14 @@ static void add_hex(rlk_text *json, const void *bytes, size_t n)
     rlk_text_str(json, "\"");
 }
 
+/* Zeroes stand for any attempt: sent as nothing. */
+static size_t seen_size(const rowlock_op *op)
+{
+    static const uint8_t any[ROWLOCK_ATTEMPT_SIZE];
+
+    return memcmp(op->seen, any, sizeof any) == 0 ? 0 : sizeof op->seen;
+}
+
 static void add_op(rlk_text *json, const rowlock_op *op, size_t index)
 {
     const char *note = op->note != NULL ? op->note : "";
@@ -47,6 +55,7 @@ static void add_op(rlk_text *json, const rowlock_op *op, size_t index)
     add_hex(json, note, strlen(note));
     rlk_text_str(json, ",");
     rlk_text_int(json, (int64_t)index);
+    add_hex(json, op->seen, seen_size(op));
     rlk_text_str(json, "]");
 }
 
@@ -102,21 +111,24 @@ static int set_one(my_conn *conn, enum sql_statement which, const rowlock_op *op
                    rowlock_error *err)
 {
     const char *note = op->note != NULL ? op->note : "";
-    rlk_text name = {0}, owner = {0}, attempt = {0}, fence = {0}, ttl = {0}, notes = {0};
+    rlk_text name = {0}, owner = {0}, attempt = {0}, fence = {0}, ttl = {0}, notes = {0},
+             seen = {0};
     const char *literals[] = {my_bytes(&name, op->name, op->name_length),
                               my_bytes(&owner, op->owner, strlen(op->owner)),
                               my_bytes(&attempt, op->attempt, sizeof op->attempt),
                               my_number(&fence, (int64_t)op->fence),
                               my_number(&ttl, op->ttl_us),
                               op->whole ? "1" : "0",
-                              my_bytes(&notes, note, strlen(note))};
+                              my_bytes(&notes, note, strlen(note)),
+                              my_bytes(&seen, op->seen, seen_size(op))};
     int failed;
 
     my_start(conn);
     my_add(conn, SQL_BEGIN_ONE, literals, sizeof literals / sizeof *literals);
     my_add(conn, which, NULL, 0);
-    failed =
-        name.failed || owner.failed || attempt.failed || fence.failed || ttl.failed || notes.failed;
+    failed = name.failed || owner.failed || attempt.failed || fence.failed || ttl.failed ||
+             notes.failed || seen.failed;
+    rlk_text_free(&seen);
     rlk_text_free(&name);
     rlk_text_free(&owner);
     rlk_text_free(&attempt);
@@ -236,12 +248,13 @@ static int64_t patience(int64_t deadline)
     return until < deadline ? until : deadline;
 }
 
-/* i, hold_count */
+/* i, hold_count, done, attempt */
 static void read_released(rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
 {
-    (void)lengths;
-    op->status = ROWLOCK_OK;
     op->hold_count = (uint32_t)my_int(row[1]);
+    op->status = my_int(row[2]) != 0 ? ROWLOCK_OK : ROWLOCK_BUSY;
+    if (op->status == ROWLOCK_BUSY && lengths[3] == sizeof op->seen)
+        memcpy(op->seen, row[3], sizeof op->seen);
 }
 
 /* Frees what is late; it is open again. *any: there was something. */

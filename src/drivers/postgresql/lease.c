@@ -61,6 +61,11 @@ static void put_attempt(pg_params *params, const rowlock_op *op)
     pg_put_item(params, op->attempt, sizeof op->attempt);
 }
 
+static void put_seen(pg_params *params, const rowlock_op *op)
+{
+    pg_put_item(params, op->seen, sizeof op->seen);
+}
+
 static void put_whole(pg_params *params, const rowlock_op *op)
 {
     const char whole = op->whole != 0;
@@ -274,7 +279,7 @@ int pg_acquire(void *memory, rowlock_op *ops, size_t n, int all, uint32_t timeou
 /* ---- renew and release */
 
 enum { RENEW_RENEWED = 1, RENEW_COUNT, RENEW_REMAINING };
-enum { RELEASE_COUNT = 1 };
+enum { RELEASE_COUNT = 1, RELEASE_FOUND };
 
 static void rest_is_lost(rowlock_op *ops, size_t n)
 {
@@ -327,6 +332,7 @@ static void release_params(pg_params *params, const rowlock_op *ops, size_t n)
     add_array(params, PG_INT8, put_fence, ops, n);
     add_array(params, PG_UUID, put_attempt, ops, n);
     add_array(params, PG_BOOL, put_whole, ops, n);
+    add_array(params, PG_UUID, put_seen, ops, n);
 }
 
 static void release_one_params(pg_params *params, const rowlock_op *op)
@@ -342,6 +348,19 @@ static void release_one_params(pg_params *params, const rowlock_op *op)
     pg_put_bytes(params, op->attempt, sizeof op->attempt);
     pg_param(params);
     pg_put_bool(params, op->whole);
+    pg_param(params);
+    pg_put_bytes(params, op->seen, sizeof op->seen);
+}
+
+/* A row with an attempt in it was not released: others have changed it. */
+static void read_released(rowlock_op *op, const PGresult *result, int row)
+{
+    op->hold_count = (uint32_t)pg_get_int(result, row, RELEASE_COUNT);
+    op->status = ROWLOCK_OK;
+    if (PQgetlength(result, row, RELEASE_FOUND) == ROWLOCK_ATTEMPT_SIZE) {
+        memcpy(op->seen, PQgetvalue(result, row, RELEASE_FOUND), ROWLOCK_ATTEMPT_SIZE);
+        op->status = ROWLOCK_BUSY;
+    }
 }
 
 static int release_round(pg_conn *conn, pg_statement statement, rowlock_op *ops, size_t n,
@@ -355,10 +374,8 @@ static int release_round(pg_conn *conn, pg_statement statement, rowlock_op *ops,
     for (int row = 0; row < PQntuples(result); row++) {
         rowlock_op *op = op_of_row(ops, n, result, row);
 
-        if (op == NULL)
-            continue;
-        op->status = ROWLOCK_OK;
-        op->hold_count = (uint32_t)pg_get_int(result, row, RELEASE_COUNT);
+        if (op != NULL)
+            read_released(op, result, row);
     }
     PQclear(result);
     return ROWLOCK_OK;

@@ -183,8 +183,28 @@ static int renew_one(lite_conn *conn, rowlock_op *op)
     return change(conn, statement, op, ROWLOCK_LOST, &fence);
 }
 
+/* A release did nothing: because the tenure is over, or because others have changed the row. */
+static int look_again(lite_conn *conn, rowlock_op *op)
+{
+    int status, rc;
+    sqlite3_stmt *statement = lite_statement(conn, SQL_RELEASE_SEEN, &status);
+
+    if (statement == NULL)
+        return status;
+    bind_name(statement, op);
+    bind_owner(statement, op);
+    sqlite3_bind_int64(statement, 3, (sqlite3_int64)op->fence);
+    rc = sqlite3_step(statement);
+    if (rc == SQLITE_ROW && sqlite3_column_bytes(statement, 0) == ROWLOCK_ATTEMPT_SIZE) {
+        op->status = ROWLOCK_BUSY;
+        memcpy(op->seen, sqlite3_column_blob(statement, 0), ROWLOCK_ATTEMPT_SIZE);
+    }
+    return lite_done(conn, statement, rc);
+}
+
 static int release_one(lite_conn *conn, rowlock_op *op)
 {
+    static const uint8_t any[ROWLOCK_ATTEMPT_SIZE];
     int status;
     sqlite3_int64 fence;
     sqlite3_stmt *statement = lite_statement(conn, SQL_RELEASE, &status);
@@ -196,7 +216,10 @@ static int release_one(lite_conn *conn, rowlock_op *op)
     sqlite3_bind_int64(statement, 3, (sqlite3_int64)op->fence);
     bind_attempt(statement, 4, op);
     sqlite3_bind_int(statement, 5, op->whole != 0);
-    return change(conn, statement, op, ROWLOCK_LOST, &fence);
+    if (memcmp(op->seen, any, sizeof any) != 0)
+        sqlite3_bind_blob(statement, 6, op->seen, ROWLOCK_ATTEMPT_SIZE, SQLITE_STATIC);
+    status = change(conn, statement, op, ROWLOCK_LOST, &fence);
+    return status == ROWLOCK_OK && op->status == ROWLOCK_LOST ? look_again(conn, op) : status;
 }
 
 static int each(lite_conn *conn, void *payload)

@@ -34,7 +34,7 @@ typedef struct lite_conn {
     int checkpoint_at; /* do one when the log has more pages than this */
     int checkpointing;
     const char *path; /* while opening, NULL later */
-    int is_counted; /* among the connections of this process */
+    int is_counted;   /* among the connections of this process */
     char prefix[LITE_PREFIX_SIZE];
     char boot[LITE_BOOT_SIZE]; /* the kernel's name of this boot */
 } lite_conn;
