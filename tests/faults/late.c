@@ -79,6 +79,24 @@ static void late_release_same_owner(void **state)
     part(&p);
 }
 
+/* Two holds, one is given back; the owner enters again, and only then the old release arrives. */
+static void late_release_in_a_tenure_that_goes_on(void **state)
+{
+    struct parties p = meet("goes-on");
+    rowlock_lock *outer = fault_acquire(p.slow, p.name, TTL_MS);
+    rowlock_lock *inner = fault_acquire(p.slow, p.name, TTL_MS);
+
+    (void)state;
+    hold_next();
+    fault_release(&inner);
+    inner = fault_acquire(p.slow, p.name, TTL_MS);
+    assert_int_equal(0, proxy_wait_delivered(fault.proxy, 3 * HOLD_MS));
+    assert_int_equal(2, fault_row(p.other, p.name).hold_count);
+    fault_release(&inner);
+    assert_unharmed(p.other, p.name, outer);
+    part(&p);
+}
+
 static void late_renew(void **state)
 {
     struct parties p = meet("renew");
@@ -141,9 +159,13 @@ static void late_force_release_of_one_tenure(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(late_release), cmocka_unit_test(late_release_same_owner),
-        cmocka_unit_test(late_renew),   cmocka_unit_test(late_renew_of_a_free_lock),
-        cmocka_unit_test(late_acquire), cmocka_unit_test(late_force_release_of_one_tenure),
+        cmocka_unit_test(late_release),
+        cmocka_unit_test(late_release_same_owner),
+        cmocka_unit_test(late_release_in_a_tenure_that_goes_on),
+        cmocka_unit_test(late_renew),
+        cmocka_unit_test(late_renew_of_a_free_lock),
+        cmocka_unit_test(late_acquire),
+        cmocka_unit_test(late_force_release_of_one_tenure),
     };
     return FAULT_MAIN(argc, argv, 1, cases);
 }
