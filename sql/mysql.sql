@@ -39,7 +39,9 @@ START TRANSACTION;
 -- All or none. Counts the rows that others hold; if there are none, creates what is absent as free rows,
 -- in a transaction of its own, and then counts the rows that are locked at this moment. Rows are
 -- created beforehand because a later failure would undo their insertion, and whoever waits for an
--- insertion that is undone is left with a gap lock: two of them deadlock.
+-- insertion that is undone is left with a gap lock: two of them deadlock. The clock is read again once
+-- they are there, so that no fence is older than its row. The scalar subquery cannot become a join,
+-- which might read, and lock, the whole table.
 -- name: gate
 SELECT COUNT(*) INTO @rowlock_bad
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
@@ -60,6 +62,7 @@ SELECT UNHEX(w.name), '', @rowlock_now, 0, '', @rowlock_now, @rowlock_now
  ORDER BY w.i
 ON DUPLICATE KEY UPDATE
        hold_count = rowlock_locks.hold_count;
+SET @rowlock_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 START TRANSACTION;
 SELECT @rowlock_bad + COUNT(*) INTO @rowlock_bad
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
@@ -67,23 +70,26 @@ SELECT @rowlock_bad + COUNT(*) INTO @rowlock_bad
            owner VARCHAR(510) CHARACTER SET latin1 PATH '$[1]')) AS w
        STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
  WHERE @rowlock_bad = 0
-   AND NOT EXISTS (SELECT 1
-                     FROM rowlock_locks AS k
-                    WHERE k.name = UNHEX(w.name)
-                      AND (k.expire_time <= @rowlock_now OR k.owner = UNHEX(w.owner))
-                      FOR UPDATE SKIP LOCKED);
+   AND (SELECT 1
+          FROM rowlock_locks AS k
+         WHERE k.name = UNHEX(w.name)
+           AND (k.expire_time <= @rowlock_now OR k.owner = UNHEX(w.owner))
+           FOR UPDATE SKIP LOCKED) IS NULL;
 
 -- Takes what is absent, expired or the owner's own. A row that somebody created after the plain read is
 -- decided on again under its lock; if all are wanted and it is not to be had (it was reaped and created
 -- again), the sum leaves the range of BIGINT (error 1690), and the statement undoes itself.
 --
--- A row that was more than a second in the making is called late: its fence was made before it was
+-- A new row that was more than a second in the making is called late: its fence was made before it was
 -- there, and in so long a time another tenure might have come, gone and been reaped. The driver frees
--- it and asks again; then the row is there, and its fence is made under its lock.
+-- it and asks again; then the row is there, and its fence is made under its lock. A batch may well take
+-- a second every time, so here a fence tells which row was new: it is @rowlock_now, and above it for a
+-- row that the plain read has found.
 -- name: acquire
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
-SELECT w.name, w.owner, @rowlock_now, 1, w.attempt, @rowlock_now, @rowlock_now + w.ttl, w.note
+SELECT w.name, w.owner, @rowlock_now + (l.name IS NOT NULL), 1, w.attempt, @rowlock_now,
+       @rowlock_now + w.ttl, w.note
   FROM (SELECT j.i,
                UNHEX(j.name)    AS name,
                UNHEX(j.owner)   AS owner,
@@ -109,7 +115,7 @@ SELECT w.name, w.owner, @rowlock_now, 1, w.attempt, @rowlock_now, @rowlock_now +
  ORDER BY w.i
 ON DUPLICATE KEY UPDATE
        fence        = IF(rowlock_locks.expire_time <= @rowlock_now,
-                         GREATEST(rowlock_locks.fence + 1, @rowlock_now),
+                         GREATEST(rowlock_locks.fence + 1, VALUES(fence)),
                          rowlock_locks.fence + IF(@rowlock_all
                                                   AND rowlock_locks.owner <> VALUES(owner),
                                                   9223372036854775807, 0)),
@@ -137,7 +143,8 @@ SELECT w.i,
        l.hold_count,
        l.expire_time - @rowlock_now                 AS remaining,
        l.owner,
-       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late
+       l.fence = @rowlock_now
+       AND TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
            i       INT          PATH '$[7]',
            name    VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',

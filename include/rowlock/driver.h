@@ -69,6 +69,7 @@ typedef struct rowlock_config {
     const char *address; /* the user's, as given */
     const char *prefix;  /* validated: [a-z_][a-z0-9_]{0,30} */
     const char *schema;  /* validated, or NULL */
+    int may_create;      /* nonzero: a database that is a file is made if it is not there */
 } rowlock_config;
 
 typedef struct rowlock_list_query {
@@ -97,8 +98,9 @@ struct rowlock_driver {
     int32_t migration_count; /* newest version of the tables, the one this driver works with */
     const rowlock_migration *migrations;
 
-    /* MUST. Checks the address (EINVAL), connects to a server that accepts writes (ECONNECT), sets
-     * up the session. Does not look at the tables. `close` is called after a failed open, too. */
+    /* MUST. Checks the address (EINVAL), connects to a server that accepts writes (ECONNECT; ESCHEMA
+     * for a file that is not there and may not be made), sets up the session. Does not look at the
+     * tables. `close` is called after a failed open, too. */
     int (*open)(void *conn, const rowlock_config *config, uint32_t timeout_ms, rowlock_error *err);
 
     /* MUST. Frees everything, may say goodbye, must not wait for the server. */

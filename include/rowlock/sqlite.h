@@ -2,7 +2,8 @@
  *
  * The driver for SQLite; link with rowlock-sqlite.
  *
- * Addresses: a path, or sqlite:path. The file is created if its folder exists. SQLite locks work among
+ * Addresses: a path, or sqlite:path. The file is created, if its folder exists, by
+ * ROWLOCK_SCHEMA_CREATE and for migrations. SQLite locks work among
  * processes of one host, and a restart of the host frees them all. Network file systems are refused.
  *
  * A process that was forked while its parent had a client on SQLite open is refused (ECONNECT): SQLite

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "clock.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <time.h>
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "random.h"
 
-#include <errno.h>
 #include <sys/random.h>
 
 void rlk_random(void *out, size_t n)

@@ -35,6 +35,10 @@ void cli_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same; returns CLI_USAGE. */
 int cli_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* How much of a misplaced word a message may show, for "%.*s": it may be an address, and that may
+ * have a password in it. */
+int cli_shown(const char *word);
+
 /* Tells what the library said, and returns the exit status of it. */
 int cli_fail(const rowlock_error *err);
 

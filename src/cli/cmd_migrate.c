@@ -63,7 +63,7 @@ static int down(migrate *m, rowlock_client *client, const versions *v)
 
     if (to > v->now)
         return cli_usage("--to %d is above version %d; use 'rowlock migrate up'", to, v->now);
-    if (m->to < 0)
+    if (m->to < 0 && to < v->now)
         cli_message("no --to given: going down one step, to version %d", to);
     return move_to(client, v, to);
 }
@@ -133,14 +133,16 @@ static int cmd_migrate(const cli_command *self, int argc, char **argv)
     for (int i = 0; i < ACTIONS; i++)
         if (strcmp(word, actions[i].name) == 0)
             return act(&actions[i], &m);
-    return cli_usage("unknown 'migrate %s'; say one of up, down, status, print", word);
+    return cli_usage("unknown 'migrate %.*s'; say one of up, down, status, print", cli_shown(word),
+                     word);
 }
 
 const cli_command cli_migrate = {
     .name = "migrate",
     .summary = "create the tables, upgrade them, or print their SQL",
     .help =
-        "usage: rowlock migrate up|down|status [--to VERSION] [OPTION...]\n"
+        "usage: rowlock migrate up|down [--to VERSION] [OPTION...]\n"
+        "       rowlock migrate status [OPTION...]\n"
         "       rowlock migrate print --dialect DIALECT [--format FORMAT] [OPTION...]\n"
         "\n"
         "  up       brings the tables to the latest version, or to --to\n"

@@ -49,7 +49,8 @@ static int check(run *r, const cli_args *args)
     if (args->count == 0)
         return cli_usage("no lock name given; see 'rowlock run --help'");
     if (args->count > 1)
-        return cli_usage("'%s' is one word too many; the command goes after '--'", args->words[1]);
+        return cli_usage("'%.*s' is one word too many; the command goes after '--'",
+                         cli_shown(args->words[1]), args->words[1]);
     if (!args->command || !args->command[0])
         return cli_usage("no command given; write it after '--'");
     r->name = args->words[0];

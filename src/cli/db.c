@@ -172,8 +172,8 @@ int cli_db_driver(const rowlock_driver **out, cli_db *db, const char *dialect)
     if (dialect) {
         scheme = find_scheme(dialect, strlen(dialect));
         if (!scheme)
-            return cli_usage("unknown dialect '%s'; known are postgresql, mysql and sqlite",
-                             dialect);
+            return cli_usage("unknown dialect '%.*s'; known are postgresql, mysql and sqlite",
+                             cli_shown(dialect), dialect);
         return driver_of(out, scheme);
     }
     result = from_environment(db);

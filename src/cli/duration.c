@@ -43,7 +43,7 @@ static int read_thousandths(int64_t *out, const char **text)
     return 0;
 }
 
-/* The unit that stands at *text and is smaller than those before; `first` if there is none left. */
+/* The unit that stands at *text, smaller than those before `first`; -1 if there is none. */
 static int read_unit(const char **text, int first)
 {
     size_t n = 0;

@@ -89,7 +89,13 @@ static int unknown_command(const char *name)
     }
     if (nearest)
         return cli_usage("unknown command '%s'; did you mean '%s'?", name, nearest);
-    return cli_usage("unknown command '%s'; see 'rowlock --help'", name);
+    return cli_usage("unknown command '%.*s'; see 'rowlock --help'", cli_shown(name), name);
+}
+
+static int unknown_option(const char *option)
+{
+    return cli_usage("unknown option %.*s; options go after the command, see 'rowlock --help'",
+                     option[1] == '-' ? cli_shown(option) : 2, option);
 }
 
 static int help_on(const char *name)
@@ -119,7 +125,7 @@ static int dispatch(int argc, char **argv)
         strcmp(argv[1], "-h") == 0)
         return print_help();
     if (argv[1][0] == '-')
-        return cli_usage("unknown option %s; see 'rowlock --help'", argv[1]);
+        return unknown_option(argv[1]);
     command = find(argv[1]);
     if (!command)
         return unknown_command(argv[1]);

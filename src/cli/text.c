@@ -6,7 +6,7 @@
 #include "cli.h"
 
 /* One write(), so that lines of several processes do not mix. */
-static void message(const char *format, va_list args)
+__attribute__((format(printf, 1, 0))) static void message(const char *format, va_list args)
 {
     char line[1600] = "rowlock: ";
     size_t start = strlen(line);
@@ -42,13 +42,14 @@ int cli_usage(const char *format, ...)
     return CLI_USAGE;
 }
 
+int cli_shown(const char *word)
+{
+    return (int)strcspn(word, ":=@");
+}
+
 int cli_fail(const rowlock_error *err)
 {
-    const char *hint = "";
-
-    if (err->status == ROWLOCK_ESCHEMA && !strstr(err->message, "rowlock migrate"))
-        hint = ": run 'rowlock migrate up'";
-    cli_message("%s%s", err->message[0] ? err->message : rowlock_strstatus(err->status), hint);
+    cli_message("%s", err->message[0] ? err->message : rowlock_strstatus(err->status));
     switch (err->status) {
     case ROWLOCK_BUSY:
     case ROWLOCK_TIMEOUT:

@@ -21,7 +21,7 @@ static int pause_before_retry(rowlock_client *client, int64_t *pause_us, int64_t
     return rlk_sleep_until(until, fds, 1) < 0;
 }
 
-/* One try. *usable: the failure leaves room for another. *at_once: without a pause. */
+/* One try. *again: it failed in a way that leaves room for another. */
 static int try_once(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
                     rlk_sent *sent, int *again, rowlock_error *err)
 {

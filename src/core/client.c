@@ -195,7 +195,9 @@ int rowlock_open(rowlock_client **out, const rowlock_driver *driver, const char 
         rc = create(&client, &table, address, &opts, err);
     if (rc != ROWLOCK_OK)
         return rc;
+    client->may_create = opts.schema_policy != ROWLOCK_SCHEMA_REQUIRE;
     rc = connect_once(client, err);
+    client->may_create = 0;
     if (rc == ROWLOCK_OK)
         rc = rlk_schema_check(client, opts.schema_policy, err);
     if (rc != ROWLOCK_OK) {

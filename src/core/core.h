@@ -80,7 +80,8 @@ struct rowlock_client {
     char owner_head[128]; /* of generated owners */
     int64_t ttl_us, call_timeout_us, connect_timeout_us;
     uint32_t max_connections;
-    int close_fd; /* readable once the client is closed */
+    int may_create; /* the database itself, while the client is being opened */
+    int close_fd;   /* readable once the client is closed */
     atomic_int closed;
 
     pthread_mutex_t mutex;  /* guards what follows */
@@ -151,6 +152,7 @@ typedef struct rlk_wait {
     rowlock_client *client;
     rowlock_cancel *cancel; /* or NULL */
     int64_t until_us;       /* end of the wait; RLK_NEVER */
+    int64_t since_us;       /* its start */
     int64_t interval_us;    /* the next pause, before jitter */
 } rlk_wait;
 

@@ -25,7 +25,8 @@ static int connect_new(rlk_conn **out, rowlock_client *client, int64_t deadline_
     const rowlock_config config = {.size = sizeof config,
                                    .address = client->address,
                                    .prefix = client->prefix,
-                                   .schema = client->schema};
+                                   .schema = client->schema,
+                                   .may_create = client->may_create};
     rlk_conn *conn = calloc(1, sizeof *conn + client->driver.conn_size);
     int rc;
 

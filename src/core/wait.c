@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * When to try again. A waiter sleeps until the holder's lease ends, and looks in between at
- * growing, jittered intervals, because a release is not announced. */
+ * growing, jittered intervals, because a release is not announced. A pause is at most an eighth of
+ * the time that was waited already: who came late among short holds is not left behind. */
 #include "core.h"
 #include "random.h"
 
 #define FIRST_PAUSE_US   INT64_C(1000)
+#define SHORT_PAUSE_US   INT64_C(10000)
 #define LONGEST_PAUSE_US INT64_C(250000)
 
 void rlk_wait_begin(rlk_wait *wait, rowlock_client *client, int64_t wait_ms, rowlock_cancel *cancel)
@@ -16,6 +18,7 @@ void rlk_wait_begin(rlk_wait *wait, rowlock_client *client, int64_t wait_ms, row
     wait->cancel = cancel;
     wait->until_us =
         wait_ms < 0 || wait_ms > (RLK_NEVER - now) / 1000 ? RLK_NEVER : now + wait_ms * 1000;
+    wait->since_us = now;
     wait->interval_us = FIRST_PAUSE_US;
 }
 
@@ -23,8 +26,12 @@ void rlk_wait_begin(rlk_wait *wait, rowlock_client *client, int64_t wait_ms, row
 static int64_t next_pause(rlk_wait *wait, int64_t holder_remaining_us)
 {
     int64_t pause = wait->interval_us / 2 + rlk_random_below(wait->interval_us / 2);
+    int64_t most = (rlk_clock_us() - wait->since_us) / 8;
 
+    most = most < SHORT_PAUSE_US ? SHORT_PAUSE_US : most;
     wait->interval_us += wait->interval_us / 2;
+    if (wait->interval_us > most)
+        wait->interval_us = most;
     if (wait->interval_us > LONGEST_PAUSE_US)
         wait->interval_us = LONGEST_PAUSE_US;
     if (holder_remaining_us > 0 && holder_remaining_us < pause)

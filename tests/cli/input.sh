@@ -50,6 +50,7 @@ lst|did you mean 'list'
 migrat|did you mean 'migrate'
 help nothing|unknown command 'nothing'
 --frob|unknown option --frob
+--db x list|go after the command
 run|no lock name
 run -- touch "$marker"|no lock name
 run a|after '--'
@@ -126,6 +127,11 @@ for address in oracle://u:sEcret@h/d postgresql://u:sEcret@127.0.0.1:1/d mysql:/
     one_line "${address%%:*}"
     yes_ "fails: ${address%%:*}" test "$status" -ge 64
     no_ "${address%%:*}: no password" grep -q sEcret "$work/err" "$work/out"
+done
+for words in '--db=@ list' '-d@ list' '@' 'run a @ -- true' 'migrate @' 'migrate print --dialect @'; do
+    # shellcheck disable=SC2086 # a list of words
+    expect 64 "misplaced: $words" "$rowlock" ${words//@/postgresql://u:sEcret@h/d}
+    no_ "$words: no password" grep -q sEcret "$work/err" "$work/out"
 done
 no_ 'no command was run' test -e "$marker"
 summary

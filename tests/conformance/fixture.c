@@ -43,7 +43,8 @@ int conn_begin(struct fixture *f, void **conn, const char *address, const char *
     *conn = calloc(1, f->driver->conn_size);
     if (*conn == NULL)
         return ROWLOCK_ENOMEM;
-    rowlock_config config = {.size = sizeof(config), .address = address, .prefix = prefix};
+    rowlock_config config = {
+        .size = sizeof(config), .address = address, .prefix = prefix, .may_create = 1};
     memset(&f->err, 0, sizeof(f->err));
     return f->driver->open(*conn, &config, CALL_MS, &f->err);
 }

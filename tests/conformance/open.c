@@ -85,7 +85,10 @@ static void test_open_with_a_wrong_password_is_econnect_and_silent(void **state)
 static void test_open_accepts_no_error_struct(void **state)
 {
     struct fixture *f = *state;
-    rowlock_config config = {sizeof(config), f->backend->kind->unreachable[0], f->prefix, NULL};
+    rowlock_config config = {.size = sizeof(config),
+                             .address = f->backend->kind->unreachable[0],
+                             .prefix = f->prefix,
+                             .may_create = 1};
     void *conn = calloc(1, f->driver->conn_size);
     assert_non_null(conn);
     int status = f->driver->open(conn, &config, CALL_MS, NULL);

@@ -56,9 +56,9 @@ foreach(driver IN ITEMS postgresql mysql sqlite)
 endforeach()
 run(configure ${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -G ${GENERATOR} -DCMAKE_BUILD_TYPE=Release
     -DCMAKE_C_COMPILER=${CC} -DROWLOCK_WERROR=ON -DROWLOCK_TESTS=OFF -DBUILD_SHARED_LIBS=${shared}
-    -DCMAKE_INSTALL_PREFIX=${prefix} -DCMAKE_INSTALL_LIBDIR=lib ${switches})
+    -DCMAKE_INSTALL_LIBDIR=lib ${switches})
 run(build ${CMAKE_COMMAND} --build ${WORK}/build -j 2)
-run(install ${CMAKE_COMMAND} --install ${WORK}/build)
+run(install ${CMAKE_COMMAND} --install ${WORK}/build --prefix ${prefix})
 
 must_exist(include/rowlock/rowlock.h include/rowlock/driver.h include/rowlock/version.h
            lib/pkgconfig/rowlock.pc lib/cmake/rowlock/rowlock-config.cmake

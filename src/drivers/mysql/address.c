@@ -202,6 +202,9 @@ int my_address_parse(my_address *out, const char *text, rowlock_error *err)
         status = decode(&out->database, slash + 1, length, "database", err);
     if (status == ROWLOCK_OK)
         status = parse_query(out, *query == '?' ? query + 1 : query, err);
+    /* Who names an authority wants it to be asked; in Oracle's programs it is so, too. */
+    if (out->ssl_mode == MY_SSL_DEFAULT && out->ssl_ca != NULL)
+        out->ssl_mode = MY_SSL_VERIFY_CA;
     return status;
 }
 

@@ -82,6 +82,11 @@ static int connect_to(my_conn *conn, my_address *address, int64_t deadline, rowl
                                "cannot connect: the server did not answer in time");
     if (mysql_errno(conn->mysql) != 0)
         return my_connect_error(conn->mysql, err);
+    /* Connector/C goes on in plain text when the server has no TLS and nothing is to be verified.
+     */
+    if (address->ssl_mode >= MY_SSL_REQUIRED && mysql_get_ssl_cipher(conn->mysql) == NULL)
+        return rlk_fail(err, ROWLOCK_ECONNECT,
+                        "cannot connect: the server offers no TLS, which the address asks for");
     conn->dead = 0;
     my_client_keep_alive(conn->mysql);
     return start_session(conn, deadline, err);

@@ -5,6 +5,7 @@
  * the time on MariaDB and the same on MySQL (medians of five alternating runs), and no statement
  * grows with the batch. Reading JSON takes temporary tables, so a single lock travels as literals:
  * about half the time on MariaDB, a tenth to a third less on MySQL. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "my.h"
@@ -257,26 +258,35 @@ static void read_released(rowlock_op *op, MYSQL_ROW row, const unsigned long *le
         memcpy(op->seen, row[3], sizeof op->seen);
 }
 
-/* Frees what is late; it is open again. *any: there was something. */
+/* Frees what is late, all at once; it is open again. *any: there was something. */
 static int undo_late(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, int *any,
                      rowlock_error *err)
 {
-    int status = ROWLOCK_OK;
+    rowlock_op *undo;
+    int status = ROWLOCK_EUNKNOWN;
 
-    *any = 0;
-    for (size_t i = 0; i < n && status == ROWLOCK_OK; i++) {
-        rowlock_op undo = ops[i];
-
+    *any = count_status(ops, n, STATUS_LATE) > 0;
+    if (!*any)
+        return ROWLOCK_OK;
+    undo = malloc(n * sizeof *undo);
+    for (size_t i = 0; i < n && undo != NULL; i++) {
+        undo[i] = ops[i];
         if (ops[i].status != STATUS_LATE)
             continue;
-        *any = 1;
-        undo.whole = 1;
-        rlk_random(undo.attempt, sizeof undo.attempt);
-        status = run_one(conn, SQL_RELEASE_ONE, &undo, read_released, deadline, err);
+        undo[i].status = STATUS_OPEN;
+        undo[i].whole = 1;
+        rlk_random(undo[i].attempt, sizeof undo[i].attempt);
         clear_answer(&ops[i]);
         ops[i].status = STATUS_OPEN;
     }
-    return status;
+    if (undo != NULL)
+        status = run_open(conn, SQL_RELEASE, undo, n, read_released, deadline, err);
+    free(undo);
+    if (status == ROWLOCK_OK)
+        return ROWLOCK_OK;
+    conn->dead = 1;
+    return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
+                           "acquired too late, and could not be undone");
 }
 
 static int try_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err)

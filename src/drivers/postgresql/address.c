@@ -24,6 +24,34 @@ static int has_foreign_scheme(const char *address)
            strncmp(address, "postgres://", 11) != 0;
 }
 
+/* A URI in which a password with @ / or ? in it was not encoded: libpq would take a part of it for
+ * the host or the port, and say so in its messages. */
+static int is_ambiguous(const char *address)
+{
+    const char *start = strstr(address, "://"), *at, *host;
+    size_t whole;
+
+    if (start == NULL)
+        return 0;
+    start += 3;
+    whole = strcspn(start, "?");
+    at = memchr(start, '@', whole);
+    if (at != NULL && (memchr(at + 1, '@', whole - (size_t)(at + 1 - start)) != NULL ||
+                       memchr(start, '/', (size_t)(at - start)) != NULL))
+        return 1;
+    for (host = at == NULL ? start : at + 1; *host != '\0' && strchr("/?", *host) == NULL;) {
+        host += *host == '[' ? strcspn(host, "]/?") : strcspn(host, ":,/?");
+        host += *host == ']';
+        if (*host == ':') {
+            host += 1 + strspn(host + 1, "0123456789");
+            if (*host != '\0' && strchr(",/?", *host) == NULL)
+                return 1;
+        }
+        host += *host == ',';
+    }
+    return 0;
+}
+
 static const char *value_of(const PQconninfoOption *given, const char *key)
 {
     for (; given->keyword != NULL; given++) {
@@ -88,6 +116,10 @@ int pg_connect_start(PGconn **out, const char *address, uint32_t timeout_ms, row
         return rlk_fail(err, ROWLOCK_EINVAL,
                         "not a postgresql address: expected postgresql://user@host:port/database "
                         "or a string like 'host=db dbname=shop'");
+    if (is_ambiguous(address))
+        return rlk_fail(err, ROWLOCK_EINVAL,
+                        "malformed address: the port is not a number, or a password holds @ / ? or "
+                        ": that must be written as %%40 %%2F %%3F %%3A");
     given = address[0] == '\0' ? NULL : PQconninfoParse(address, NULL);
     if (given == NULL)
         return rlk_fail(err, ROWLOCK_EINVAL,

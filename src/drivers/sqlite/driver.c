@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -118,8 +119,8 @@ static int lite_open(void *state, const rowlock_config *config, uint32_t timeout
 {
     /* NOMUTEX: one call at a time for each connection, from whichever thread. A private cache: in a
      * shared one, connections of one process lock tables against each other. */
-    const int flags =
-        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE;
+    const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE |
+                      (config->may_create ? SQLITE_OPEN_CREATE : 0);
     lite_conn *conn = state;
     const char *path;
     int status = lite_address(&path, config->address, err);
@@ -127,6 +128,9 @@ static int lite_open(void *state, const rowlock_config *config, uint32_t timeout
 
     if (status == ROWLOCK_OK)
         status = lite_check_path(path, err);
+    if (status == ROWLOCK_OK && !config->may_create && access(path, F_OK) != 0 && errno == ENOENT)
+        status =
+            rlk_fail(err, ROWLOCK_ESCHEMA, "%s does not exist: run 'rowlock migrate up'", path);
     if (status == ROWLOCK_OK)
         status = enter_process(conn, err);
     if (status != ROWLOCK_OK)
