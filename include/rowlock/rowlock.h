@@ -164,7 +164,7 @@ ROWLOCK_API int rowlock_open(rowlock_client **out, const rowlock_driver *driver,
 
 /* Closes the client and sets *client to NULL; NULL is allowed at both levels. Calls of other threads
  * that wait return ECLOSED, calls under way are waited for (each ends by its timeout). Locks still
- * held are released, in one batch; their handles stay valid memory, answer ECLOSED, and must still be
+ * held are released, in one batch (one more for each re-entry); their handles stay valid memory, answer ECLOSED, and must still be
  * given to rowlock_release(). Not from a callback of the library's. */
 ROWLOCK_API void rowlock_close(rowlock_client **client);
 
@@ -198,8 +198,8 @@ typedef struct rowlock_acquire_options {
  * new handle shares the tenure (and the fence) of the first. Each handle is released once.
  *
  * OK; BUSY (no wait asked for); TIMEOUT; CANCELLED; EINVAL; ECONNECT (certainly not acquired);
- * EUNKNOWN (the answer was lost and could not be had again: the lock may be held in this owner's name
- * until the ttl has passed; never treat it as acquired); ESCHEMA; EDRIVER; ENOMEM; ECLOSED; EFORK.
+ * EUNKNOWN (the answer was lost and could not be had again: there may be a hold in this owner's name
+ * until the ttl has passed without the owner's renewing or entering; never treat it as acquired); ESCHEMA; EDRIVER; ENOMEM; ECLOSED; EFORK.
  * Release with rowlock_release(). Any thread. */
 ROWLOCK_API int rowlock_acquire(rowlock_lock **out, rowlock_client *client, const char *name,
                                 const rowlock_acquire_options *options, rowlock_error *err);

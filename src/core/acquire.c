@@ -16,7 +16,7 @@ typedef struct acquisition {
     rowlock_client *client;
     rowlock_acquire_options options;
     const char *owner;
-    int private_owner;
+    int is_adopted; /* the hold is another's: it is not undone */
     size_t n;
     rowlock_op *ops;
     rlk_tenure **tenures;
@@ -43,7 +43,6 @@ static int check(acquisition *a, rowlock_error *err)
                         "the note is not at most %d bytes of UTF-8 without control characters",
                         ROWLOCK_NOTE_MAX);
     a->owner = options->owner != NULL ? options->owner : rlk_owner(a->client, a->owner_buffer);
-    a->private_owner = a->owner == a->owner_buffer;
     return rlk_check_ttl(options->ttl_ms, err);
 }
 
@@ -102,7 +101,7 @@ static int prepare(acquisition *a, size_t i, const numbered_name *name, uint64_t
         return 0;
     tenure->ttl_us = a->options.ttl_ms * 1000;
     tenure->fence = fence;
-    tenure->private_owner = a->private_owner != 0;
+    tenure->is_adopted = a->is_adopted != 0;
     rlk_op_of(op, tenure);
     op->note = a->options.note;
     a->order[i] = name->number;
@@ -170,7 +169,6 @@ static int report_busy(const acquisition *a, int status, const rowlock_op *op, r
     rowlock_holder *holder = a->options.holder;
 
     if (holder != NULL) {
-        memset(holder, 0, sizeof *holder);
         memcpy(holder->name, op->name, op->name_length);
         snprintf(holder->owner, sizeof holder->owner, "%s", op->holder);
         holder->fence = op->holder_fence;
@@ -195,7 +193,8 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
         int64_t deadline = rlk_deadline(sent, a->ops[i].remaining_us, a->ops[i].ttl_us);
 
         if (now >= deadline) {
-            rlk_undo(a->client, a->ops, a->n);
+            if (!a->is_adopted)
+                rlk_undo(a->client, a->ops, a->n);
             return rlk_fail_native(err, ROWLOCK_TIMEOUT, 0, NULL, 1,
                                    "the database took so long that the lease of %lld ms had ended",
                                    (long long)a->options.ttl_ms);
@@ -260,7 +259,7 @@ static int run(rowlock_lock **out, rowlock_client *client, const char *const *na
                int (*fn)(acquisition *a, rowlock_lock **out, rowlock_error *err),
                rowlock_error *err)
 {
-    acquisition a = {.client = client, .n = n};
+    acquisition a = {.client = client, .n = n, .is_adopted = fence != 0};
     int rc =
         rlk_options_copy(&a.options, sizeof a.options, options, "rowlock_acquire_options", err);
 
@@ -268,6 +267,8 @@ static int run(rowlock_lock **out, rowlock_client *client, const char *const *na
         rc = rlk_enter(client, err);
     if (rc != ROWLOCK_OK)
         return rc;
+    if (a.options.holder != NULL)
+        memset(a.options.holder, 0, sizeof *a.options.holder);
     rc = check(&a, err);
     if (rc == ROWLOCK_OK)
         rc = prepare_all(&a, names, many ? a.options.name_lengths : &a.options.name_length, fence,
@@ -291,13 +292,15 @@ int rowlock_acquire(rowlock_lock **out, rowlock_client *client, const char *name
 int rowlock_acquire_many(rowlock_lock **out, rowlock_client *client, const char *const *names,
                          size_t n, const rowlock_acquire_options *options, rowlock_error *err)
 {
-    if (out == NULL || names == NULL)
-        return rlk_fail(err, ROWLOCK_EINVAL, "%s is NULL", out == NULL ? "out" : "names");
+    if (out == NULL)
+        return rlk_fail(err, ROWLOCK_EINVAL, "out is NULL");
+    for (size_t i = 0; i < n; i++)
+        out[i] = NULL;
+    if (names == NULL)
+        return rlk_fail(err, ROWLOCK_EINVAL, "names is NULL");
     if (n < 1 || n > ROWLOCK_BATCH_MAX)
         return rlk_fail(err, ROWLOCK_EINVAL, "%zu names at once: give 1 to %d", n,
                         ROWLOCK_BATCH_MAX);
-    for (size_t i = 0; i < n; i++)
-        out[i] = NULL;
     return run(out, client, names, n, 1, 0, options, acquire, err);
 }
 

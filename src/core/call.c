@@ -18,7 +18,7 @@ static int pause_before_retry(rowlock_client *client, int64_t *pause_us, int64_t
     *pause_us = *pause_us * 2 < LONGEST_PAUSE_US ? *pause_us * 2 : LONGEST_PAUSE_US;
     if (until >= deadline_us)
         return 0;
-    return rlk_sleep_until(until, fds, 1) < 0;
+    return rlk_sleep_until(until, fds, client->settling ? 0 : 1) < 0;
 }
 
 /* One try. *again: it failed in a way that leaves room for another. */

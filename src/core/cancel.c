@@ -12,6 +12,7 @@
 
 struct rowlock_cancel {
     int fd;
+    pid_t pid; /* a child shares the descriptor, and must not end its parent's waits */
 };
 
 int rowlock_cancel_new(rowlock_cancel **out, rowlock_error *err)
@@ -24,6 +25,7 @@ int rowlock_cancel_new(rowlock_cancel **out, rowlock_error *err)
     cancel = malloc(sizeof *cancel);
     if (cancel == NULL)
         return rlk_fail_memory(err);
+    cancel->pid = getpid();
     cancel->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (cancel->fd < 0) {
         free(cancel);
@@ -38,7 +40,7 @@ void rowlock_cancel_fire(rowlock_cancel *cancel)
     const uint64_t one = 1;
     int saved = errno;
 
-    if (cancel == NULL)
+    if (cancel == NULL || cancel->pid != getpid())
         return;
     /* Fails only when the counter is full, and then it has been fired often enough. */
     if (write(cancel->fd, &one, sizeof one) < 0)

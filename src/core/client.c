@@ -246,7 +246,6 @@ static size_t next_batch(settlement *s)
                                        memcmp(last->name, tenure->name, tenure->name_length) == 0))
             continue;
         rlk_op_of(&s->ops[n], tenure);
-        s->ops[n].whole = tenure->private_owner;
         s->debt_of[n++] = i;
     }
     return n;
@@ -266,7 +265,7 @@ static size_t settle(settlement *s, size_t n, const rlk_sent *sent)
             continue;
         }
         memcpy(d->tenure->seen, op->attempt, sizeof op->attempt);
-        d->holds = op->whole || op->status != ROWLOCK_OK ? 0 : d->holds - 1;
+        d->holds = op->status != ROWLOCK_OK ? 0 : d->holds - 1;
         paid++;
     }
     return paid;
@@ -294,7 +293,8 @@ static void release_all(rowlock_client *client)
         for (size_t i = 0; i < s.count; i++)
             s.debts[i] = (debt){all[i], rlk_tenure_is_lost(all[i]) ? 0 : all[i]->handles};
         while (vain < MOST_VAIN && (n = next_batch(&s)) > 0 &&
-               rlk_send_release(client, s.ops, n, &sent, NULL) == ROWLOCK_OK)
+               rlk_send_release(client, s.ops, n, client->call_timeout_us, &sent, NULL) ==
+                   ROWLOCK_OK)
             vain += settle(&s, n, &sent) == 0;
     }
     free(s.debt_of);
@@ -324,7 +324,11 @@ void rowlock_close(rowlock_client **client)
     while (c->calls > 0)
         rlk_cond_wait(&c->changed, &c->mutex, RLK_NEVER);
     pthread_mutex_unlock(&c->mutex);
+    c->settling = 1;
     release_all(c);
+    pthread_mutex_lock(&c->mutex);
+    rlk_tenures_clear(&c->tenures);
+    pthread_mutex_unlock(&c->mutex);
     rlk_pool_close_idle(c);
     rlk_client_unref(c);
 }

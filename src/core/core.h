@@ -30,7 +30,7 @@ typedef struct rlk_tenure {
     uint32_t handles;                   /* not released yet */
     uint32_t refs;                      /* handles whose memory is there */
     uint8_t seen[ROWLOCK_ATTEMPT_SIZE]; /* the row's attempt as last known */
-    uint8_t private_owner;       /* the owner was made by this client: nobody else can re-enter */
+    uint8_t is_adopted;          /* one of the holds is another process's own: not ours to undo */
     _Atomic int64_t deadline_us; /* local clock; held before it */
     atomic_int lost;             /* once set, for ever */
     char name[];                 /* NUL-terminated copy; the owner follows */
@@ -51,9 +51,13 @@ int rlk_tenures_reserve(rlk_tenures *tenures, size_t n);
  * the same grant and not lost (`fresh` is freed), else on `fresh` itself, which takes its place. */
 rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh);
 
-/* One handle less; at zero it leaves the table. Its memory stays until rlk_tenure_unref(). */
+/* One handle less; at zero it leaves the table. The handle's memory is given up apart from that, by
+ * rlk_tenure_unref(). */
 void rlk_tenures_detach(rlk_tenures *tenures, rlk_tenure *tenure);
 void rlk_tenure_unref(rlk_tenure *tenure);
+
+/* Empties the table. */
+void rlk_tenures_clear(rlk_tenures *tenures);
 
 /* All in the table, as an array of `count` pointers for the caller to free. NULL: none, or no
  * memory. */
@@ -83,6 +87,7 @@ struct rowlock_client {
     int may_create; /* the database itself, while the client is being opened */
     int close_fd;   /* readable once the client is closed */
     atomic_int closed;
+    int settling; /* close is alone with it, and its own retries are not to be cut short */
 
     pthread_mutex_t mutex;  /* guards what follows */
     pthread_cond_t changed; /* a connection came back, a call left */
@@ -142,8 +147,8 @@ void rlk_op_of(rowlock_op *op, const rlk_tenure *tenure);
 
 /* Send ops, sorted by name, through the driver's slot. Renew answers BUSY for a row that stays
  * locked for more than a moment. */
-int rlk_send_release(rowlock_client *client, rowlock_op *ops, size_t n, rlk_sent *sent,
-                     rowlock_error *err);
+int rlk_send_release(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us,
+                     rlk_sent *sent, rowlock_error *err);
 int rlk_send_renew(rowlock_client *client, rowlock_op *op, rlk_sent *sent, rowlock_error *err);
 
 /* ---- waiting (wait.c): the one place that decides when to try again ---- */

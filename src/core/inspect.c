@@ -83,6 +83,8 @@ int rowlock_list(rowlock_client *client, const rowlock_list_options *options, ro
 
     if (rc == ROWLOCK_OK && fn == NULL)
         rc = rlk_fail(err, ROWLOCK_EINVAL, "fn is NULL");
+    if (rc == ROWLOCK_OK && opts.starts_with == NULL && opts.starts_with_length > 0)
+        rc = rlk_fail(err, ROWLOCK_EINVAL, "starts_with is NULL, but has a length");
     if (rc == ROWLOCK_OK)
         rc = rlk_enter(client, err);
     if (rc != ROWLOCK_OK)
@@ -111,6 +113,27 @@ static int do_force(rowlock_client *client, void *conn, uint32_t timeout_ms, voi
     return client->driver.force_release(conn, arg, timeout_ms, err);
 }
 
+/* Whose tenure is it now? 0 if nobody holds it. */
+static int find_fence(uint64_t *out, rowlock_client *client, const rowlock_op *op,
+                      rowlock_error *err)
+{
+    listing l = {.query = {.size = sizeof l.query,
+                           .starts_with = op->name,
+                           .starts_with_length = op->name_length}};
+    rlk_sent sent;
+    int rc;
+
+    *out = 0;
+    l.last = &l.first;
+    rc = rlk_call(client, client->call_timeout_us, do_list, &l, &sent, err);
+    for (const listed_row *r = l.first; rc == ROWLOCK_OK && r != NULL; r = r->next) {
+        if (r->row.name_length == op->name_length)
+            *out = r->row.fence;
+    }
+    forget(&l);
+    return rc;
+}
+
 int rowlock_force_release(rowlock_client *client, const char *name,
                           const rowlock_force_options *options, rowlock_error *err)
 {
@@ -129,9 +152,14 @@ int rowlock_force_release(rowlock_client *client, const char *name,
     rc = rlk_check_name(name, &op.name_length, err);
     if (rc == ROWLOCK_OK && opts.fence > INT64_MAX)
         rc = rlk_fail(err, ROWLOCK_EINVAL, "the fence is not one that rowlock gave");
-    if (rc == ROWLOCK_OK)
+    /* Always one certain tenure: a request for any that is repeated, or arrives late, would end the
+     * successor's. */
+    if (rc == ROWLOCK_OK && opts.fence == 0)
+        rc = find_fence(&op.fence, client, &op, err);
+    if (rc == ROWLOCK_OK && op.fence != 0)
         rc = rlk_call(client, client->call_timeout_us, do_force, &op, &sent, err);
-    if (rc == ROWLOCK_OK && op.status != ROWLOCK_OK)
+    /* A repeated request that finds the tenure gone has done its work, or somebody else has. */
+    if (rc == ROWLOCK_OK && (op.fence == 0 || (op.status != ROWLOCK_OK && !sent.repeated)))
         rc = rlk_fail(err, ROWLOCK_LOST,
                       opts.fence == 0 ? "nobody holds it" : "nobody holds it with this fence");
     rlk_leave(client);

@@ -11,7 +11,10 @@
 #define FIRST_PAUSE_US   INT64_C(1000)
 #define LONGEST_PAUSE_US INT64_C(32000)
 
-enum { MOST_CHANGES = 100 }; /* of a row between two requests; more cannot be by chance */
+/* To undo what came too late is a courtesy: the call's own time is up. */
+#define UNDO_BOUND_US INT64_C(1000000)
+
+enum { TRIES_AT_ONCE = 3 };
 
 /* A tenth of the lease, at most two seconds: for clocks whose rates differ and for the way back. */
 static int64_t margin(int64_t ttl_us)
@@ -23,6 +26,8 @@ static int64_t margin(int64_t ttl_us)
 
 int64_t rlk_deadline(const rlk_sent *sent, int64_t remaining_us, int64_t ttl_us)
 {
+    if (remaining_us > ROWLOCK_TTL_MAX_MS * 1000) /* whatever a driver says */
+        remaining_us = ROWLOCK_TTL_MAX_MS * 1000;
     return sent->at_us + remaining_us - margin(remaining_us > ttl_us ? remaining_us : ttl_us);
 }
 
@@ -65,25 +70,42 @@ static int do_release(rowlock_client *client, void *conn, uint32_t timeout_ms, v
 int rlk_send_renew(rowlock_client *client, rowlock_op *op, rlk_sent *sent, rowlock_error *err)
 {
     const int fds[] = {client->close_fd};
-    int64_t pause = FIRST_PAUSE_US;
+    int64_t deadline = rlk_clock_us() + client->call_timeout_us, pause = FIRST_PAUSE_US, until;
     int rc;
 
     for (;;) {
-        rc = rlk_call(client, client->call_timeout_us, do_renew, &(batch){op, 1}, sent, err);
+        rc = rlk_call(client, deadline - rlk_clock_us(), do_renew, &(batch){op, 1}, sent, err);
         if (rc != ROWLOCK_OK || op->status != ROWLOCK_BUSY)
             return rc;
-        if (pause > LONGEST_PAUSE_US ||
-            rlk_sleep_until(rlk_clock_us() + pause / 2 + rlk_random_below(pause), fds, 1) >= 0)
+        until = rlk_clock_us() + pause / 2 + rlk_random_below(pause);
+        if (pause > LONGEST_PAUSE_US || until >= deadline || rlk_sleep_until(until, fds, 1) >= 0)
             return rlk_fail_native(err, ROWLOCK_BUSY, 0, NULL, 1,
                                    "a transaction keeps the row locked: try again");
         pause *= 2;
     }
 }
 
-int rlk_send_release(rowlock_client *client, rowlock_op *ops, size_t n, rlk_sent *sent,
+int rlk_send_release(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us,
+                     rlk_sent *sent, rowlock_error *err)
+{
+    return rlk_call(client, bound_us, do_release, &(batch){ops, n}, sent, err);
+}
+
+/* Sends one release until the row is as the request expects it: another thread, or another process
+ * of the same owner, may have entered or left meanwhile. */
+static int send_hold(rowlock_client *client, rowlock_op *op, int64_t bound_us, rlk_sent *sent,
                      rowlock_error *err)
 {
-    return rlk_call(client, client->call_timeout_us, do_release, &(batch){ops, n}, sent, err);
+    int64_t deadline = rlk_clock_us() + bound_us;
+    int rc, tries = 0;
+
+    do {
+        if (++tries > TRIES_AT_ONCE)
+            rlk_sleep_until(rlk_clock_us() + rlk_random_below(FIRST_PAUSE_US), NULL, 0);
+        rc = rlk_send_release(client, op, 1, deadline - rlk_clock_us(), sent, err);
+    } while (rc == ROWLOCK_OK && op->status == ROWLOCK_BUSY && !sent->repeated &&
+             rlk_clock_us() < deadline);
+    return rc;
 }
 
 static int lost(rowlock_error *err)
@@ -100,11 +122,17 @@ static int enter_lock(const rowlock_lock *lock, rowlock_error *err)
 
 void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n)
 {
+    int64_t deadline = rlk_clock_us() + UNDO_BOUND_US;
     rlk_sent sent;
 
     for (size_t i = 0; i < n; i++)
         rlk_random(ops[i].attempt, sizeof ops[i].attempt);
-    rlk_send_release(client, ops, n, &sent, NULL);
+    if (rlk_send_release(client, ops, n, UNDO_BOUND_US, &sent, NULL) != ROWLOCK_OK)
+        return;
+    for (size_t i = 0; i < n && !sent.repeated && rlk_clock_us() < deadline; i++) {
+        if (ops[i].status == ROWLOCK_BUSY)
+            send_hold(client, &ops[i], deadline - rlk_clock_us(), &sent, NULL);
+    }
 }
 
 /* The database said yes. It counts only if the lease that was known before has not ended meanwhile:
@@ -125,7 +153,8 @@ static int extend(rowlock_client *client, rlk_tenure *tenure, const rlk_sent *se
     pthread_mutex_unlock(&client->mutex);
     if (!is_lost)
         return rlk_ok(err);
-    rlk_undo(client, op, 1);
+    if (!tenure->is_adopted)
+        rlk_undo(client, op, 1);
     return lost(err);
 }
 
@@ -197,20 +226,6 @@ const char *rowlock_owner(const rowlock_lock *lock)
     return lock == NULL ? NULL : lock->tenure->owner;
 }
 
-/* Sends a release until the row is as the request expects it: another thread, or another process of
- * the same owner, may have entered or left meanwhile. */
-static int send_hold(rowlock_client *client, rowlock_op *op, rlk_sent *sent, rowlock_error *err)
-{
-    int rc = ROWLOCK_OK;
-
-    for (int i = 0; i < MOST_CHANGES; i++) {
-        rc = rlk_send_release(client, op, 1, sent, err);
-        if (rc != ROWLOCK_OK || op->status != ROWLOCK_BUSY || sent->repeated)
-            break;
-    }
-    return rc;
-}
-
 /* Gives one hold of a tenure that is not lost back to the database. */
 static int give_back(rowlock_client *client, rlk_tenure *tenure, rowlock_error *err)
 {
@@ -221,17 +236,23 @@ static int give_back(rowlock_client *client, rlk_tenure *tenure, rowlock_error *
     pthread_mutex_lock(&client->mutex);
     rlk_op_of(&op, tenure);
     pthread_mutex_unlock(&client->mutex);
-    rc = send_hold(client, &op, &sent, err);
+    rc = send_hold(client, &op, client->call_timeout_us, &sent, err);
     if (rc != ROWLOCK_OK)
         return rc;
     if (op.status == ROWLOCK_OK) {
         pthread_mutex_lock(&client->mutex);
         memcpy(tenure->seen, op.attempt, sizeof tenure->seen);
         pthread_mutex_unlock(&client->mutex);
+        if (op.hold_count == 0) /* for an adopted handle, too, that was not the one released */
+            atomic_store(&tenure->lost, 1);
         return rlk_ok(err);
     }
     if (op.status == ROWLOCK_LOST && !sent.repeated)
         return lost(err);
+    if (!sent.repeated)
+        return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
+                               "others of the same owner changed the lock all the time: this hold "
+                               "stays until the ttl has passed");
     /* An answer was lost. The request may have been carried out, and then somebody has changed the
      * row; or it was not. To count once more could free a lock that is held. */
     return rlk_fail(err, ROWLOCK_EUNKNOWN,
@@ -250,11 +271,11 @@ int rowlock_release(rowlock_lock **lock, rowlock_error *err)
     client = l->client;
     rc = rlk_enter(client, err);
     if (rc != ROWLOCK_EFORK) {
-        /* Out of the table first: from here on nothing renews it. */
-        pthread_mutex_lock(&client->mutex);
-        rlk_tenures_detach(&client->tenures, l->tenure);
-        pthread_mutex_unlock(&client->mutex);
         if (rc == ROWLOCK_OK) {
+            /* Out of the table first: from here on nothing renews it, nor does close release it. */
+            pthread_mutex_lock(&client->mutex);
+            rlk_tenures_detach(&client->tenures, l->tenure);
+            pthread_mutex_unlock(&client->mutex);
             rc = rlk_tenure_is_lost(l->tenure) ? lost(err) : give_back(client, l->tenure, err);
             rlk_leave(client);
         }

@@ -47,8 +47,6 @@ static int connect_new(rlk_conn **out, rowlock_client *client, int64_t deadline_
 static int reserve(rlk_conn **out, rowlock_client *client, int64_t deadline_us, rowlock_error *err)
 {
     while (client->idle == NULL && client->connections >= client->max_connections) {
-        if (atomic_load(&client->closed))
-            return rlk_fail(err, ROWLOCK_ECLOSED, "the client is closed");
         if (rlk_clock_us() >= deadline_us)
             return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
                                    "all %u connections were in use: raise max_connections",

@@ -99,19 +99,27 @@ rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh)
             atomic_store(&old->deadline_us, deadline);
         old->ttl_us = fresh->ttl_us;
         memcpy(old->seen, fresh->seen, sizeof old->seen);
+        old->is_adopted |= fresh->is_adopted;
         old->handles++;
         old->refs++;
         free(fresh);
         return old;
     }
     fresh->handles = 1;
-    fresh->refs = 1;
     fresh->next = NULL;
+    if (old != NULL && old->fence > fresh->fence) {
+        /* A later grant was handed out before this one, which is over. */
+        fresh->refs = 1;
+        atomic_store(&fresh->lost, 1);
+        return fresh;
+    }
+    fresh->refs = 2; /* the handle's and the table's */
     if (old != NULL) {
         /* A later grant of the same name: whatever the old handles say, theirs is over. */
         atomic_store(&old->lost, 1);
         fresh->next = old->next;
         old->next = NULL;
+        rlk_tenure_unref(old);
     } else {
         tenures->count++;
     }
@@ -129,7 +137,20 @@ void rlk_tenures_detach(rlk_tenures *tenures, rlk_tenure *tenure)
     if (*at == tenure) {
         *at = tenure->next;
         tenures->count--;
+        rlk_tenure_unref(tenure);
     }
+}
+
+void rlk_tenures_clear(rlk_tenures *tenures)
+{
+    for (size_t i = 0; i < tenures->slot_count; i++) {
+        for (rlk_tenure *next, *t = tenures->slots[i]; t != NULL; t = next) {
+            next = t->next;
+            rlk_tenure_unref(t);
+        }
+        tenures->slots[i] = NULL;
+    }
+    tenures->count = 0;
 }
 
 void rlk_tenure_unref(rlk_tenure *tenure)
