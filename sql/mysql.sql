@@ -2,7 +2,7 @@
 --
 -- Each ? is replaced by a literal that the driver makes itself: an integer, x'hex' or a JSON text of
 -- integers and hex digits. Nothing of the user's is ever escaped or pasted. A batch travels as one
--- JSON array, @rowlock_ops, of [name, owner, attempt, fence, ttl, whole, note, i, seen], sorted by
+-- JSON array, @rowlock_ops, of [name, owner, attempt, fence, ttl, seen, note, i], sorted by
 -- name, i being the caller's index. One packet holds all statements of a call, in one transaction, so that the
 -- answer is read while the rows that were changed are still locked. Isolation is READ COMMITTED: the plain reads take no lock, also
 -- inside INSERT ... SELECT.
@@ -200,24 +200,22 @@ COMMIT;
 
 -- Gives holds back, where the row has the attempt that was seen last ('' for any); where it has another
 -- one, that is answered. This one waits for a locked row: a release has no other answer for it. The rows
--- exist and are locked, so nothing is ever inserted: hold_count only carries "whole".
+-- exist and are locked, so nothing is ever inserted.
 -- name: release
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
-SELECT l.name, l.owner, l.fence, w.whole, w.attempt, 0, 0, ''
+SELECT l.name, l.owner, l.fence, 0, w.attempt, 0, 0, ''
   FROM (SELECT UNHEX(j.name)    AS name,
                UNHEX(j.owner)   AS owner,
                UNHEX(j.attempt) AS attempt,
                UNHEX(j.seen)    AS seen,
-               j.fence,
-               j.whole
+               j.fence
           FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
                    name    VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
                    owner   VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
                    attempt VARCHAR(32)  CHARACTER SET latin1 PATH '$[2]',
                    fence   BIGINT       PATH '$[3]',
-                   whole   INT          PATH '$[5]',
-                   seen    VARCHAR(32)  CHARACTER SET latin1 PATH '$[8]')) AS j) AS w
+                   seen    VARCHAR(32)  CHARACTER SET latin1 PATH '$[5]')) AS j) AS w
        STRAIGHT_JOIN rowlock_locks AS l ON l.name = w.name
  WHERE l.owner = w.owner
    AND l.fence = w.fence
@@ -227,13 +225,13 @@ SELECT l.name, l.owner, l.fence, w.whole, w.attempt, 0, 0, ''
                AND k.owner = w.owner
                AND k.fence = w.fence
                AND k.attempt <> w.attempt
-               AND (w.whole = 1 OR w.seen = '' OR k.attempt = w.seen)
+               AND (w.seen = '' OR k.attempt = w.seen)
                AND k.expire_time > @rowlock_now
                AND k.hold_count > 0
                FOR UPDATE)
 ON DUPLICATE KEY UPDATE
        attempt     = VALUES(attempt),
-       hold_count  = IF(VALUES(hold_count) = 1, 0, rowlock_locks.hold_count - 1),
+       hold_count  = rowlock_locks.hold_count - 1,
        expire_time = IF(rowlock_locks.hold_count = 0, @rowlock_now, rowlock_locks.expire_time);
 SELECT w.i,
        l.hold_count,
@@ -252,7 +250,7 @@ SELECT w.i,
 COMMIT;
 
 -- The same for a single lock, without JSON and the temporary tables that reading it takes.
--- ? name, ? owner, ? attempt, ? fence, ? ttl, ? whole, ? note
+-- ? name, ? owner, ? attempt, ? fence, ? ttl, ? seen, ? note
 -- name: begin_one
 SET @rowlock_now     = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
     @rowlock_name    = ?,
@@ -260,9 +258,8 @@ SET @rowlock_now     = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)
     @rowlock_attempt = ?,
     @rowlock_fence   = ?,
     @rowlock_ttl     = ?,
-    @rowlock_whole   = ?,
-    @rowlock_note    = ?,
-    @rowlock_seen    = ?;
+    @rowlock_seen    = ?,
+    @rowlock_note    = ?;
 START TRANSACTION;
 
 -- name: acquire_one
@@ -317,13 +314,13 @@ COMMIT;
 -- name: release_one
 UPDATE rowlock_locks AS l
    SET l.attempt     = @rowlock_attempt,
-       l.hold_count  = IF(@rowlock_whole = 1, 0, l.hold_count - 1),
+       l.hold_count  = l.hold_count - 1,
        l.expire_time = IF(l.hold_count = 0, @rowlock_now, l.expire_time)
  WHERE l.name = @rowlock_name
    AND l.owner = @rowlock_owner
    AND l.fence = @rowlock_fence
    AND l.attempt <> @rowlock_attempt
-   AND (@rowlock_whole = 1 OR @rowlock_seen = '' OR l.attempt = @rowlock_seen)
+   AND (@rowlock_seen = '' OR l.attempt = @rowlock_seen)
    AND l.expire_time > @rowlock_now
    AND l.hold_count > 0;
 SELECT 0,

@@ -218,20 +218,20 @@ SELECT w.name, false, l.hold_count,
  WHERE w.name NOT IN (SELECT name FROM renewed)
 
 -- name: release
--- $1 names[]  $2 owners[]  $3 fences[]  $4 attempts[]  $5 wholes[]: all holds of it, not only one
--- $6 seen[]: the attempt that the row must have, zero: any; if it has another one, that is answered
+-- $1 names[]  $2 owners[]  $3 fences[]  $4 attempts[]
+-- $5 seen[]: the attempt that the row must have, zero: any; if it has another one, that is answered
 -- The commit is not waited for (synchronous_commit, for this transaction alone): a release that a
 -- crash undoes runs out by itself.
 WITH relaxed AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true) AS mode
 ), want AS MATERIALIZED (
-    SELECT w.name, w.owner, w.fence, w.attempt, w.whole, w.seen
-      FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::uuid[], $5::boolean[], $6::uuid[])
-        AS w (name, owner, fence, attempt, whole, seen)
+    SELECT w.name, w.owner, w.fence, w.attempt, w.seen
+      FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::uuid[], $5::uuid[])
+        AS w (name, owner, fence, attempt, seen)
 ), locked AS MATERIALIZED (
-    SELECT w.name, w.attempt, w.whole, l.hold_count, l.expire_time, l.attempt AS found,
+    SELECT w.name, w.attempt, l.hold_count, l.expire_time, l.attempt AS found,
            l.attempt = w.attempt AS is_repeated,
-           w.whole OR w.seen IN (l.attempt, '00000000-0000-0000-0000-000000000000') AS is_expected
+           w.seen IN (l.attempt, '00000000-0000-0000-0000-000000000000') AS is_expected
       FROM relaxed
      CROSS JOIN want AS w
      CROSS JOIN LATERAL (
@@ -248,8 +248,8 @@ WITH relaxed AS MATERIALIZED (
 ), released AS (
     UPDATE rowlock_locks AS l
        SET attempt     = w.attempt,
-           hold_count  = CASE WHEN w.whole THEN 0 ELSE l.hold_count - 1 END,
-           expire_time = CASE WHEN w.whole OR l.hold_count = 1 THEN c.now ELSE l.expire_time END
+           hold_count  = l.hold_count - 1,
+           expire_time = CASE WHEN l.hold_count = 1 THEN c.now ELSE l.expire_time END
       FROM locked AS w
      CROSS JOIN clock AS c
      WHERE l.name = ANY (ARRAY[w.name])
@@ -271,14 +271,14 @@ SELECT w.name, w.hold_count, CASE WHEN w.is_repeated THEN NULL ELSE w.found END
 -- name: release_one
 -- The same for one name, cheaper. No answer may also mean that an earlier sending of this very call
 -- was still under way: `release`, which looks under the lock, then tells.
--- $1 name  $2 owner  $3 fence  $4 attempt  $5 whole  $6 seen
+-- $1 name  $2 owner  $3 fence  $4 attempt  $5 seen
 WITH relaxed AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true) AS mode
 ), released AS (
     UPDATE rowlock_locks AS l
        SET attempt     = $4::uuid,
-           hold_count  = CASE WHEN $5::boolean THEN 0 ELSE l.hold_count - 1 END,
-           expire_time = CASE WHEN $5::boolean OR l.hold_count = 1
+           hold_count  = l.hold_count - 1,
+           expire_time = CASE WHEN l.hold_count = 1
                               THEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
                               ELSE l.expire_time END
       FROM relaxed
@@ -286,7 +286,7 @@ WITH relaxed AS MATERIALIZED (
        AND l.owner = $2::text
        AND l.fence = $3::bigint
        AND l.attempt <> $4::uuid
-       AND ($5::boolean OR $6::uuid IN (l.attempt, '00000000-0000-0000-0000-000000000000'))
+       AND $5::uuid IN (l.attempt, '00000000-0000-0000-0000-000000000000')
        AND l.hold_count > 0
        AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
     RETURNING l.name, l.hold_count

@@ -56,16 +56,13 @@ UPDATE rowlock_locks
    AND expire_time > rowlock_now()
 RETURNING hold_count, fence, expire_time - rowlock_now() AS remaining;
 
--- One hold less, or none (?5). A repeated call, known by its attempt, changes nothing; nor does one that
--- expects another attempt (?6, NULL: any) than the row has. No row: lost, or so.
---   ?1 name  ?2 owner  ?3 fence  ?4 attempt  ?5 whole  ?6 attempt seen last
+-- One hold less. A repeated call, known by its attempt, changes nothing; nor does one that expects
+-- another attempt (?5, NULL: any) than the row has. No row: lost, or so.
+--   ?1 name  ?2 owner  ?3 fence  ?4 attempt  ?5 attempt seen last
 -- name: release
 UPDATE rowlock_locks
-   SET hold_count  = CASE WHEN attempt = ?4 THEN hold_count
-                          WHEN ?5 THEN 0
-                          ELSE hold_count - 1 END,
-       expire_time = CASE WHEN attempt = ?4 THEN expire_time
-                          WHEN ?5 OR hold_count = 1 THEN rowlock_now()
+   SET hold_count  = CASE WHEN attempt = ?4 THEN hold_count ELSE hold_count - 1 END,
+       expire_time = CASE WHEN attempt <> ?4 AND hold_count = 1 THEN rowlock_now()
                           ELSE expire_time END,
        attempt     = ?4
  WHERE name = ?1
@@ -73,7 +70,7 @@ UPDATE rowlock_locks
    AND fence = ?3
    AND (attempt = ?4
         OR (expire_time > rowlock_now() AND hold_count > 0
-            AND (?5 OR ?6 IS NULL OR attempt = ?6)))
+            AND (?5 IS NULL OR attempt = ?5)))
 RETURNING hold_count, fence, expire_time - rowlock_now() AS remaining;
 
 -- The attempt of a live tenure, after a release of it that did nothing.

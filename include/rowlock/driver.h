@@ -51,7 +51,6 @@ typedef struct rowlock_op {
     uint8_t attempt[ROWLOCK_ATTEMPT_SIZE]; /* random; a repeated call carries the same */
     uint8_t seen[ROWLOCK_ATTEMPT_SIZE]; /* release: the row's attempt as last known; zeroes: any.
                                          * Out with BUSY: what it is */
-    uint8_t whole;     /* release: free the row whatever its hold_count */
     /* in (renew, release, force_release) and out (acquire) */
     uint64_t fence;
     /* out */
@@ -132,9 +131,9 @@ struct rowlock_driver {
 
     /* MUST. Where name, owner and fence match: if the row's attempt is the op's, a repeated call: OK
      * with the count as it is. Else if expire_time > now and hold_count > 0: if `seen` is neither zero
-     * nor the row's attempt, and not `whole`: BUSY with the row's attempt in `seen`, nothing done. (A
+     * nor the row's attempt: BUSY with the row's attempt in `seen`, nothing done. (A
      * request that was held up on its way and arrives after its own repetition finds the row changed
-     * by others since, and must not count twice.) Otherwise one hold less, none with `whole`; at zero
+     * by others since, and must not count twice.) Otherwise one hold less; at zero
      * expire_time becomes now; attempt is the op's; OK with the count that is left. Else LOST.
      * The owner stays in the row. Need not be durable: a lost release runs out. */
     int (*release)(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);

@@ -42,19 +42,6 @@ static void test_release_of_an_inner_hold_keeps_the_lease(void **state)
     expect_between(row.remaining_ms, (LONG_US - SLACK_US) / 1000, LONG_US / 1000);
 }
 
-static void test_release_whole_frees_every_hold(void **state)
-{
-    struct fixture *f = *state;
-    rowlock_op held = grant(f, "lock", "ann");
-    grant(f, "lock", "ann");
-    grant(f, "lock", "ann");
-    rowlock_op op = op_of(&held);
-    op.whole = 1;
-    expect_ok(try_release(f, f->conn, &op), NULL);
-    assert_int_equal(op.hold_count, 0);
-    grant(f, "lock", "bob");
-}
-
 static void test_release_repeated_takes_one_hold_only(void **state)
 {
     struct fixture *f = *state;
@@ -125,18 +112,6 @@ static void test_release_of_the_last_hold_can_be_repeated(void **state)
     assert_int_equal(op.hold_count, 0);
 }
 
-static void test_release_whole_can_be_repeated(void **state)
-{
-    struct fixture *f = *state;
-    rowlock_op held = grant(f, "lock", "ann");
-    grant(f, "lock", "ann");
-    rowlock_op op = op_of(&held);
-    op.whole = 1;
-    expect_ok(try_release(f, f->conn, &op), NULL);
-    expect_ok(try_release(f, f->conn, &op), NULL);
-    assert_int_equal(op.hold_count, 0);
-}
-
 static void test_release_repeated_after_the_next_grant_is_lost(void **state)
 {
     struct fixture *f = *state;
@@ -184,8 +159,6 @@ static void test_release_keeps_owner_and_fence_in_the_row(void **state)
 static void expect_harmless(struct fixture *f, rowlock_op op)
 {
     struct rows before = rows_read(f);
-    expect_status(ROWLOCK_LOST, try_release(f, f->conn, &op), NULL);
-    op.whole = 1;
     expect_status(ROWLOCK_LOST, try_release(f, f->conn, &op), NULL);
     struct rows after = rows_read(f);
     expect_same_rows(&before, &after);
@@ -249,13 +222,11 @@ static const struct test_case cases[] = {
     CASE(test_release_of_the_last_hold_frees_the_lock),
     CASE(test_release_takes_one_hold_at_a_time),
     CASE(test_release_of_an_inner_hold_keeps_the_lease),
-    CASE(test_release_whole_frees_every_hold),
     CASE(test_release_repeated_takes_one_hold_only),
     CASE(test_release_that_arrives_late_does_not_count_again),
     CASE(test_release_with_the_right_sight_goes_through),
     CASE(test_release_of_a_lost_tenure_is_lost_whatever_was_seen),
     CASE(test_release_of_the_last_hold_can_be_repeated),
-    CASE(test_release_whole_can_be_repeated),
     CASE(test_release_repeated_after_the_next_grant_is_lost),
     CASE(test_release_twice_is_lost),
     CASE(test_release_after_expiry_is_lost),

@@ -172,7 +172,11 @@ static void prepare_theirs(struct run *run)
 
 static int call_force(struct run *run, rowlock_error *err)
 {
-    return rowlock_force_release(run->client, run->name, NULL, err);
+    rowlock_force_options options = ROWLOCK_FORCE_OPTIONS_INIT;
+
+    /* Without a fence it would be looked up first, and the cut would meet that request. */
+    options.fence = rowlock_fence(run->other);
+    return rowlock_force_release(run->client, run->name, &options, err);
 }
 
 static void verify_forced(struct run *run)

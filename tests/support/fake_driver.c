@@ -278,14 +278,14 @@ static int fake_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_
         ops[i].status = ROWLOCK_LOST;
         if (row == NULL || (!repeated && (row->hold_count == 0 || row->expire_time <= db_now())))
             continue;
-        if (!repeated && !ops[i].whole && memcmp(ops[i].seen, none, 16) != 0 &&
+        if (!repeated && memcmp(ops[i].seen, none, 16) != 0 &&
             memcmp(ops[i].seen, row->attempt, 16) != 0) {
             ops[i].status = ROWLOCK_BUSY;
             memcpy(ops[i].seen, row->attempt, sizeof row->attempt);
             continue;
         }
         if (!repeated)
-            row->hold_count = ops[i].whole ? 0 : row->hold_count - 1;
+            row->hold_count--;
         if (!repeated && row->hold_count == 0)
             row->expire_time = db_now();
         memcpy(row->attempt, ops[i].attempt, sizeof row->attempt);

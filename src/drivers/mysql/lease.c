@@ -52,11 +52,10 @@ static void add_op(rlk_text *json, const rowlock_op *op, size_t index)
     rlk_text_int(json, (int64_t)op->fence);
     rlk_text_str(json, ",");
     rlk_text_int(json, op->ttl_us);
-    rlk_text_str(json, op->whole ? ",1" : ",0");
+    add_hex(json, op->seen, seen_size(op));
     add_hex(json, note, strlen(note));
     rlk_text_str(json, ",");
     rlk_text_int(json, (int64_t)index);
-    add_hex(json, op->seen, seen_size(op));
     rlk_text_str(json, "]");
 }
 
@@ -119,9 +118,8 @@ static int set_one(my_conn *conn, enum sql_statement which, const rowlock_op *op
                               my_bytes(&attempt, op->attempt, sizeof op->attempt),
                               my_number(&fence, (int64_t)op->fence),
                               my_number(&ttl, op->ttl_us),
-                              op->whole ? "1" : "0",
-                              my_bytes(&notes, note, strlen(note)),
-                              my_bytes(&seen, op->seen, seen_size(op))};
+                              my_bytes(&seen, op->seen, seen_size(op)),
+                              my_bytes(&notes, note, strlen(note))};
     int failed;
 
     my_start(conn);
@@ -274,7 +272,7 @@ static int undo_late(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
         if (ops[i].status != STATUS_LATE)
             continue;
         undo[i].status = STATUS_OPEN;
-        undo[i].whole = 1;
+        memcpy(undo[i].seen, ops[i].attempt, sizeof undo[i].seen);
         rlk_random(undo[i].attempt, sizeof undo[i].attempt);
         clear_answer(&ops[i]);
         ops[i].status = STATUS_OPEN;

@@ -66,13 +66,6 @@ static void put_seen(pg_params *params, const rowlock_op *op)
     pg_put_item(params, op->seen, sizeof op->seen);
 }
 
-static void put_whole(pg_params *params, const rowlock_op *op)
-{
-    const char whole = op->whole != 0;
-
-    pg_put_item(params, &whole, 1);
-}
-
 static void add_array(pg_params *params, uint32_t type, put_fn put, const rowlock_op *ops, size_t n)
 {
     pg_param(params);
@@ -331,7 +324,6 @@ static void release_params(pg_params *params, const rowlock_op *ops, size_t n)
     add_array(params, PG_TEXT, put_owner, ops, n);
     add_array(params, PG_INT8, put_fence, ops, n);
     add_array(params, PG_UUID, put_attempt, ops, n);
-    add_array(params, PG_BOOL, put_whole, ops, n);
     add_array(params, PG_UUID, put_seen, ops, n);
 }
 
@@ -346,8 +338,6 @@ static void release_one_params(pg_params *params, const rowlock_op *op)
     pg_put_i64(params, (int64_t)op->fence);
     pg_param(params);
     pg_put_bytes(params, op->attempt, sizeof op->attempt);
-    pg_param(params);
-    pg_put_bool(params, op->whole);
     pg_param(params);
     pg_put_bytes(params, op->seen, sizeof op->seen);
 }

@@ -215,9 +215,8 @@ static int release_one(lite_conn *conn, rowlock_op *op)
     bind_owner(statement, op);
     sqlite3_bind_int64(statement, 3, (sqlite3_int64)op->fence);
     bind_attempt(statement, 4, op);
-    sqlite3_bind_int(statement, 5, op->whole != 0);
     if (memcmp(op->seen, any, sizeof any) != 0)
-        sqlite3_bind_blob(statement, 6, op->seen, ROWLOCK_ATTEMPT_SIZE, SQLITE_STATIC);
+        sqlite3_bind_blob(statement, 5, op->seen, ROWLOCK_ATTEMPT_SIZE, SQLITE_STATIC);
     status = change(conn, statement, op, ROWLOCK_LOST, &fence);
     return status == ROWLOCK_OK && op->status == ROWLOCK_LOST ? look_again(conn, op) : status;
 }
