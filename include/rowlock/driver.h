@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The contract between the core and a driver: one const table of functions at the altitude of locks.
- * Users need rowlock.h only. How to write a driver and prove it right: src/drivers/README.md.
+ * The contract between the core and a driver: one const table of functions at the altitude of
+ * locks. Users need rowlock.h only. How to write a driver and prove it right:
+ * src/drivers/README.md.
  *
  * The core knows no SQL and no database; a driver knows no threads, no retries and no local clock
  * beyond its own timeouts. What a driver must keep, whichever slot is called:
@@ -12,8 +13,8 @@
  *    answer in `status`; the return value is that of the whole call. Lock rows in this order.
  *  - One round trip and one commit per call, for any n from 1 to ROWLOCK_BATCH_MAX, for acquire,
  *    renew and release. Strict exceptions are said at the slot.
- *  - All decisions about time are made by the database's clock in the statement that holds the row's
- *    lock. No wall-clock time crosses this table: only durations do.
+ *  - All decisions about time are made by the database's clock in the statement that holds the
+ * row's lock. No wall-clock time crosses this table: only durations do.
  *  - Return within timeout_ms, give or take scheduling, whatever the server or the network does.
  *
  * Return values of the slots that talk to the database:
@@ -49,8 +50,8 @@ typedef struct rowlock_op {
     const char *note;  /* acquire: at most 1000 bytes of the same kind; never NULL */
     int64_t ttl_us;    /* acquire, renew */
     uint8_t attempt[ROWLOCK_ATTEMPT_SIZE]; /* random; a repeated call carries the same */
-    uint8_t seen[ROWLOCK_ATTEMPT_SIZE]; /* release: the row's attempt as last known; zeroes: any.
-                                         * Out with BUSY: what it is */
+    uint8_t seen[ROWLOCK_ATTEMPT_SIZE];    /* release: the row's attempt as last known; zeroes: any.
+                                            * Out with BUSY: what it is */
     /* in (renew, release, force_release) and out (acquire) */
     uint64_t fence;
     /* out */
@@ -97,9 +98,9 @@ struct rowlock_driver {
     int32_t migration_count; /* newest version of the tables, the one this driver works with */
     const rowlock_migration *migrations;
 
-    /* MUST. Checks the address (EINVAL), connects to a server that accepts writes (ECONNECT; ESCHEMA
-     * for a file that is not there and may not be made), sets up the session. Does not look at the
-     * tables. `close` is called after a failed open, too. */
+    /* MUST. Checks the address (EINVAL), connects to a server that accepts writes (ECONNECT;
+     * ESCHEMA for a file that is not there and may not be made), sets up the session. Does not look
+     * at the tables. `close` is called after a failed open, too. */
     int (*open)(void *conn, const rowlock_config *config, uint32_t timeout_ms, rowlock_error *err);
 
     /* MUST. Frees everything, may say goodbye, must not wait for the server. */
@@ -114,39 +115,40 @@ struct rowlock_driver {
      * The first two set owner, attempt, note (kept if the op's is empty and the tenure goes on) and
      * expire_time = now + ttl_us (never earlier than it was while the tenure goes on: an outer hold
      * may count on it), and answer OK with fence, hold_count and remaining_us.
-     * A row that somebody's open transaction keeps locked is BUSY, too, with what can be seen of it,
-     * after timeout_ms at the latest.
-     * `all` nonzero: all ops get it or none does; then those that could have been had are answered
-     * BUSY with an empty holder, and nothing is written if a plain look shows one to be held. A second
-     * round trip is allowed where a row was created or locked by somebody else in between; absent
-     * rows may then be left as free ones.
-     * Durable when it returns. */
+     * A row that somebody's open transaction keeps locked is BUSY, too, with what can be seen of
+     * it, after timeout_ms at the latest. `all` nonzero: all ops get it or none does; then those
+     * that could have been had are answered BUSY with an empty holder, and nothing is written if a
+     * plain look shows one to be held. A second round trip is allowed where a row was created or
+     * locked by somebody else in between; absent rows may then be left as free ones. Durable when
+     * it returns. */
     int (*acquire)(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
                    rowlock_error *err);
 
-    /* MUST. Where name, owner and fence match and expire_time > now: expire_time becomes the later of
-     * itself and now + ttl_us; OK with hold_count and remaining_us. Where they match but the row is
-     * locked by a transaction at this moment: BUSY (not waited for, not lost). Else LOST. Durable. */
+    /* MUST. Where name, owner and fence match and expire_time > now: expire_time becomes the later
+     * of itself and now + ttl_us; OK with hold_count and remaining_us. Where they match but the row
+     * is locked by a transaction at this moment: BUSY (not waited for, not lost). Else LOST.
+     * Durable. */
     int (*renew)(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 
-    /* MUST. Where name, owner and fence match: if the row's attempt is the op's, a repeated call: OK
-     * with the count as it is. Else if expire_time > now and hold_count > 0: if `seen` is neither zero
-     * nor the row's attempt: BUSY with the row's attempt in `seen`, nothing done. (A
-     * request that was held up on its way and arrives after its own repetition finds the row changed
-     * by others since, and must not count twice.) Otherwise one hold less; at zero
+    /* MUST. Where name, owner and fence match: if the row's attempt is the op's, a repeated call:
+     * OK with the count as it is. Else if expire_time > now and hold_count > 0: if `seen` is
+     * neither zero nor the row's attempt: BUSY with the row's attempt in `seen`, nothing done. (A
+     * request that was held up on its way and arrives after its own repetition finds the row
+     * changed by others since, and must not count twice.) Otherwise one hold less; at zero
      * expire_time becomes now; attempt is the op's; OK with the count that is left. Else LOST.
      * The owner stays in the row. Need not be durable: a lost release runs out. */
     int (*release)(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 
     /* MUST. Ends a live lock (of tenure op->fence only, if that is not 0): fence = max(fence + 1,
      * now), hold_count 0, expire_time now, attempt the op's; OK, also if the row's attempt is the
-     * op's already. LOST if there is no such live lock. Name, fence and attempt are set. Durable. */
+     * op's already. LOST if there is no such live lock. Name, fence and attempt are set. Durable.
+     */
     int (*force_release)(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
 
-    /* MUST. Deletes at most `limit` rows whose expire_time AND fence are below now - retention_us, in
-     * byte order of names, passing over rows that are locked. *out: how many. The core asks for a
-     * retention of a second or more; an acquire that inserts a row and takes as long as that between
-     * making the fence and having the row must undo it and begin again. */
+    /* MUST. Deletes at most `limit` rows whose expire_time AND fence are below now - retention_us,
+     * in byte order of names, passing over rows that are locked. *out: how many. The core asks for
+     * a retention of a second or more; an acquire that inserts a row and takes as long as that
+     * between making the fence and having the row must undo it and begin again. */
     int (*reap)(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit,
                 uint32_t timeout_ms, rowlock_error *err);
 

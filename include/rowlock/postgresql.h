@@ -2,9 +2,9 @@
  *
  * The driver for PostgreSQL; link with rowlock-postgresql.
  *
- * Addresses: everything libpq takes, a URI (postgresql://user@host:5432/db?sslmode=verify-full) or a
- * conninfo string (host=db dbname=shop). Passwords also from PGPASSWORD and .pgpass. Works through
- * PgBouncer in transaction mode.
+ * Addresses: everything libpq takes, a URI (postgresql://user@host:5432/db?sslmode=verify-full) or
+ * a conninfo string (host=db dbname=shop). Passwords also from PGPASSWORD and .pgpass. Works
+ * through PgBouncer in transaction mode.
  */
 #ifndef ROWLOCK_POSTGRESQL_H
 #define ROWLOCK_POSTGRESQL_H

@@ -14,19 +14,21 @@
  *     }
  *     rowlock_close(&client);
  *
- * THE RULE. A lock is a row whose expire_time lies in the future, by the database's clock. Releasing
- * moves expire_time to the past; a crash leaves it to the clock; both look the same to the next
- * owner. The lease (ttl) must therefore be renewed while the work goes on: rowlock_renew().
+ * THE RULE. A lock is a row whose expire_time lies in the future, by the database's clock.
+ * Releasing moves expire_time to the past; a crash leaves it to the clock; both look the same to
+ * the next owner. The lease (ttl) must therefore be renewed while the work goes on:
+ * rowlock_renew().
  *
  * THE FENCE. Each grant carries a number that is larger than that of every grant before it of the
- * same name, for ever. Send it along with writes to other systems and let them refuse a smaller one.
+ * same name, for ever. Send it along with writes to other systems and let them refuse a smaller
+ * one.
  *
  * STATUSES. Every function that can fail returns an int: 0 is success, a positive value is an
- * outcome to plan for (somebody else holds it, time is up, the lease was lost), a negative one is an
- * error. The numbers never change.
+ * outcome to plan for (somebody else holds it, time is up, the lease was lost), a negative one is
+ * an error. The numbers never change.
  *
- * ERRORS. `err` is the caller's struct and may be NULL. It is written on every return: on success it
- * is cleared, else it holds the status and one line that says what is wrong. No password ever
+ * ERRORS. `err` is the caller's struct and may be NULL. It is written on every return: on success
+ * it is cleared, else it holds the status and one line that says what is wrong. No password ever
  * appears in it.
  *
  * OWNERSHIP. What comes through a `T **out` is the caller's and is given back with the function
@@ -64,7 +66,10 @@ template <typename type> inline type rowlock_init_()
 
 extern "C" {
 #else
-#define ROWLOCK_INIT_(type) {.size = sizeof(type)}
+#define ROWLOCK_INIT_(type)  \
+    {                        \
+        .size = sizeof(type) \
+    }
 #endif
 
 #if defined(__GNUC__)
@@ -81,20 +86,20 @@ typedef struct rowlock_driver rowlock_driver; /* a kind of database, see driver.
 /* ---- statuses -------------------------------------------------------------------------------- */
 
 /* X(name, number, text). Stable: numbers and meanings never change, new ones may be added. */
-#define ROWLOCK_STATUS_MAP(X)                                                                      \
-    X(OK, 0, "success")                                                                            \
-    X(BUSY, 1, "the lock is held by another owner")                                                \
-    X(TIMEOUT, 2, "the wait ended before the lock was free")                                       \
-    X(LOST, 3, "the lock is not held, or not any more")                                            \
-    X(CANCELLED, 4, "the wait was cancelled")                                                      \
-    X(EINVAL, -1, "invalid argument")                                                              \
-    X(ENOMEM, -2, "out of memory")                                                                 \
-    X(ENOTSUP, -3, "not supported by this driver")                                                 \
-    X(ECONNECT, -4, "cannot use the database")                                                     \
-    X(ESCHEMA, -5, "the lock table is missing or has another version")                             \
-    X(EDRIVER, -6, "the database reported an error")                                               \
-    X(EUNKNOWN, -7, "the outcome is unknown")                                                      \
-    X(ECLOSED, -8, "the client is closed")                                                         \
+#define ROWLOCK_STATUS_MAP(X)                                          \
+    X(OK, 0, "success")                                                \
+    X(BUSY, 1, "the lock is held by another owner")                    \
+    X(TIMEOUT, 2, "the wait ended before the lock was free")           \
+    X(LOST, 3, "the lock is not held, or not any more")                \
+    X(CANCELLED, 4, "the wait was cancelled")                          \
+    X(EINVAL, -1, "invalid argument")                                  \
+    X(ENOMEM, -2, "out of memory")                                     \
+    X(ENOTSUP, -3, "not supported by this driver")                     \
+    X(ECONNECT, -4, "cannot use the database")                         \
+    X(ESCHEMA, -5, "the lock table is missing or has another version") \
+    X(EDRIVER, -6, "the database reported an error")                   \
+    X(EUNKNOWN, -7, "the outcome is unknown")                          \
+    X(ECLOSED, -8, "the client is closed")                             \
     X(EFORK, -9, "the handle belongs to another process")
 
 enum rowlock_status {
@@ -118,13 +123,13 @@ typedef struct rowlock_error {
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-#define ROWLOCK_NAME_MAX    255                      /* bytes; any bytes, NUL included */
-#define ROWLOCK_OWNER_MAX   255                      /* bytes of UTF-8, no control characters */
-#define ROWLOCK_NOTE_MAX    1000                     /* likewise */
-#define ROWLOCK_BATCH_MAX   10000                    /* names in one rowlock_acquire_many() */
-#define ROWLOCK_TTL_MIN_MS  ((int64_t)50)            /* shorter leases cannot be kept */
-#define ROWLOCK_TTL_MAX_MS  ((int64_t)31 * 86400000) /* 31 days */
-#define ROWLOCK_FOREVER     ((int64_t)-1)            /* wait_ms: without bound */
+#define ROWLOCK_NAME_MAX   255                      /* bytes; any bytes, NUL included */
+#define ROWLOCK_OWNER_MAX  255                      /* bytes of UTF-8, no control characters */
+#define ROWLOCK_NOTE_MAX   1000                     /* likewise */
+#define ROWLOCK_BATCH_MAX  10000                    /* names in one rowlock_acquire_many() */
+#define ROWLOCK_TTL_MIN_MS ((int64_t)50)            /* shorter leases cannot be kept */
+#define ROWLOCK_TTL_MAX_MS ((int64_t)31 * 86400000) /* 31 days */
+#define ROWLOCK_FOREVER    ((int64_t)-1)            /* wait_ms: without bound */
 
 /* ---- client ---------------------------------------------------------------------------------- */
 
@@ -136,12 +141,12 @@ enum rowlock_schema_policy {
 
 typedef struct rowlock_options {
     size_t size;
-    const char *prefix;         /* of the tables' names: [a-z_][a-z0-9_]{0,30}; "rowlock_" */
-    const char *schema;         /* where the tables are: [A-Za-z_][A-Za-z0-9_$-]{0,62}; the connection's
-                                 * own. PostgreSQL: a schema; MySQL: a database; SQLite has none */
-    const char *owner;          /* of all locks, who may re-enter; by default host, pid, client and
-                                 * thread, so that each thread is an owner of its own */
-    int64_t ttl_ms;             /* lease of locks that name none; 30,000 */
+    const char *prefix; /* of the tables' names: [a-z_][a-z0-9_]{0,30}; "rowlock_" */
+    const char *schema; /* where the tables are: [A-Za-z_][A-Za-z0-9_$-]{0,62}; the connection's
+                         * own. PostgreSQL: a schema; MySQL: a database; SQLite has none */
+    const char *owner;  /* of all locks, who may re-enter; by default host, pid, client and
+                         * thread, so that each thread is an owner of its own */
+    int64_t ttl_ms;     /* lease of locks that name none; 30,000 */
     int64_t call_timeout_ms;    /* one call's bound on the database, retries included; 5,000 */
     int64_t connect_timeout_ms; /* bound of one attempt to connect; 3,000 */
     uint32_t max_connections;   /* opened as needed; 4 */
@@ -152,8 +157,8 @@ typedef struct rowlock_options {
 
 /* Opens a client and connects once, so that a wrong address or a missing table shows here.
  *
- * `driver` is rowlock_postgresql(), rowlock_mysql() or rowlock_sqlite(), each from its own header and
- * library. `address` is what the driver takes: a libpq URI or conninfo string,
+ * `driver` is rowlock_postgresql(), rowlock_mysql() or rowlock_sqlite(), each from its own header
+ * and library. `address` is what the driver takes: a libpq URI or conninfo string,
  * mysql://user:password@host:port/database?..., or a path. Close with rowlock_close().
  *
  * OK; EINVAL (bad argument, option or address); ECONNECT (unreachable, refused, read-only);
@@ -162,10 +167,12 @@ ROWLOCK_API int rowlock_open(rowlock_client **out, const rowlock_driver *driver,
                              const char *address, const rowlock_options *options,
                              rowlock_error *err);
 
-/* Closes the client and sets *client to NULL; NULL is allowed at both levels. Calls of other threads
- * that wait return ECLOSED, calls under way are waited for (each ends by its timeout). Locks still
- * held are released, in one batch (one more for each re-entry); their handles stay valid memory, answer ECLOSED, and must still be
- * given to rowlock_release(). Not from a callback of the library's. */
+/* Closes the client and sets *client to NULL; NULL is allowed at both levels. Calls of other
+ * threads that wait return ECLOSED, calls under way are waited for (each ends by its timeout).
+ * Locks still held are released, in one batch (one more for each re-entry). Their handles stay
+ * valid memory, answer ECLOSED, and must still be given to rowlock_release(). Not from a callback
+ * of the library's.
+ */
 ROWLOCK_API void rowlock_close(rowlock_client **client);
 
 /* ---- acquiring ------------------------------------------------------------------------------- */
@@ -198,32 +205,34 @@ typedef struct rowlock_acquire_options {
  * new handle shares the tenure (and the fence) of the first. Each handle is released once.
  *
  * OK; BUSY (no wait asked for); TIMEOUT; CANCELLED; EINVAL; ECONNECT (certainly not acquired);
- * EUNKNOWN (the answer was lost and could not be had again: there may be a hold in this owner's name
- * until the ttl has passed without the owner's renewing or entering; never treat it as acquired); ESCHEMA; EDRIVER; ENOMEM; ECLOSED; EFORK.
- * Release with rowlock_release(). Any thread. */
+ * EUNKNOWN (the answer was lost and could not be had again: there may be a hold in this owner's
+ * name until the ttl has passed without the owner's renewing or entering; never treat it as
+ * acquired); ESCHEMA; EDRIVER; ENOMEM; ECLOSED; EFORK. Release with rowlock_release(). Any thread.
+ */
 ROWLOCK_API int rowlock_acquire(rowlock_lock **out, rowlock_client *client, const char *name,
                                 const rowlock_acquire_options *options, rowlock_error *err);
 
-/* Acquires n locks, all or none, in one round trip. `out` is an array of n, in the order of `names`;
- * on failure it is filled with NULL. Names are taken in byte order, so that two callers cannot block
- * each other; a name given twice is EINVAL. Statuses as above; BUSY if any of them is. */
+/* Acquires n locks, all or none, in one round trip. `out` is an array of n, in the order of
+ * `names`; on failure it is filled with NULL. Names are taken in byte order, so that two callers
+ * cannot block each other; a name given twice is EINVAL. Statuses as above; BUSY if any of them is.
+ */
 ROWLOCK_API int rowlock_acquire_many(rowlock_lock **out, rowlock_client *client,
                                      const char *const *names, size_t n,
                                      const rowlock_acquire_options *options, rowlock_error *err);
 
 /* A handle for a tenure that was acquired elsewhere (another process, a script), known by its name,
- * owner and fence. Renews it, in one round trip, with the ttl of `options`, whose `owner` says whose
- * it is. The hold is the other's: release it once, here or there. OK; LOST if there is no such
- * tenure; else as rowlock_acquire(). */
+ * owner and fence. Renews it, in one round trip, with the ttl of `options`, whose `owner` says
+ * whose it is. The hold is the other's: release it once, here or there. OK; LOST if there is no
+ * such tenure; else as rowlock_acquire(). */
 ROWLOCK_API int rowlock_adopt(rowlock_lock **out, rowlock_client *client, const char *name,
                               uint64_t fence, const rowlock_acquire_options *options,
                               rowlock_error *err);
 
 /* ---- holding --------------------------------------------------------------------------------- */
 
-/* Extends the lease to ttl_ms from now (0: as acquired); never shortens it, never brings a lost lock
- * back. OK; LOST; BUSY (a transaction keeps the row locked), ECONNECT or EUNKNOWN: still held until
- * the deadline, try again; EDRIVER; EINVAL; ECLOSED; EFORK. */
+/* Extends the lease to ttl_ms from now (0: as acquired); never shortens it, never brings a lost
+ * lock back. OK; LOST; BUSY (a transaction keeps the row locked), ECONNECT or EUNKNOWN: still held
+ * until the deadline, try again; EDRIVER; EINVAL; ECLOSED; EFORK. */
 ROWLOCK_API int rowlock_renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err);
 
 /* Is it held, by this process's own clock? No I/O. OK, LOST (for ever), ECLOSED, EFORK, EINVAL. The
@@ -240,11 +249,11 @@ ROWLOCK_API uint64_t rowlock_fence(const rowlock_lock *lock);
 /* The owner under which it is held; borrowed from the handle. Any thread. */
 ROWLOCK_API const char *rowlock_owner(const rowlock_lock *lock);
 
-/* Gives one hold back, frees the handle whatever the answer and sets *lock to NULL. The last hold of
- * a tenure frees the lock. A second release through the same variable is EINVAL.
- * OK; LOST (the lease had ended, nothing of the next owner's is touched); ECONNECT or EUNKNOWN (if it
- * is not free it frees itself when the ttl has passed); ECLOSED (released by rowlock_close()); EDRIVER;
- * EFORK; EINVAL. */
+/* Gives one hold back, frees the handle whatever the answer and sets *lock to NULL. The last hold
+ * of a tenure frees the lock. A second release through the same variable is EINVAL. OK; LOST (the
+ * lease had ended, nothing of the next owner's is touched); ECONNECT or EUNKNOWN (if it is not free
+ * it frees itself when the ttl has passed); ECLOSED (released by rowlock_close()); EDRIVER; EFORK;
+ * EINVAL. */
 ROWLOCK_API int rowlock_release(rowlock_lock **lock, rowlock_error *err);
 
 /* Runs fn(lock, payload) under the lock and always releases it. *out is what fn returned; it is not
@@ -260,7 +269,8 @@ ROWLOCK_API int rowlock_with(int *out, rowlock_client *client, const char *name,
 /* A switch that ends every wait it was given to. Free with rowlock_cancel_free(). */
 ROWLOCK_API int rowlock_cancel_new(rowlock_cancel **out, rowlock_error *err);
 
-/* Waits in progress and later ones end with CANCELLED; for ever. Any thread, and signal handlers. */
+/* Waits in progress and later ones end with CANCELLED; for ever. Any thread, and signal handlers.
+ */
 ROWLOCK_API void rowlock_cancel_fire(rowlock_cancel *cancel);
 
 /* When no call uses it any more. Sets *cancel to NULL; NULL is allowed. */
@@ -293,8 +303,8 @@ typedef struct rowlock_list_options {
 
 #define ROWLOCK_LIST_OPTIONS_INIT ROWLOCK_INIT_(rowlock_list_options)
 
-/* Calls fn for each held lock, in byte order of names. fn may use the client. OK also when fn stopped
- * it; else as rowlock_acquire(). Any thread. */
+/* Calls fn for each held lock, in byte order of names. fn may use the client. OK also when fn
+ * stopped it; else as rowlock_acquire(). Any thread. */
 ROWLOCK_API int rowlock_list(rowlock_client *client, const rowlock_list_options *options,
                              rowlock_row_fn fn, void *payload, rowlock_error *err);
 
@@ -308,7 +318,8 @@ typedef struct rowlock_force_options {
 
 /* Ends somebody else's hold, all counts of it, and raises the fence, so that the old holder's renew
  * and release are refused, and its fenced writes too. The old holder goes on working until it asks:
- * use it for holders that are dead. OK; LOST (nobody holds it, or not with that fence). Any thread. */
+ * use it for holders that are dead. OK; LOST (nobody holds it, or not with that fence). Any thread.
+ */
 ROWLOCK_API int rowlock_force_release(rowlock_client *client, const char *name,
                                       const rowlock_force_options *options, rowlock_error *err);
 
@@ -320,8 +331,9 @@ typedef struct rowlock_reap_options {
 
 #define ROWLOCK_REAP_OPTIONS_INIT ROWLOCK_INIT_(rowlock_reap_options)
 
-/* Deletes rows of locks that nobody has held for long, and puts their number into *out (may be NULL).
- * Deletes none whose fence could be given again. Any thread; any number of processes at once. */
+/* Deletes rows of locks that nobody has held for long, and puts their number into *out (may be
+ * NULL). Deletes none whose fence could be given again. Any thread; any number of processes at
+ * once. */
 ROWLOCK_API int rowlock_reap(uint64_t *out, rowlock_client *client,
                              const rowlock_reap_options *options, rowlock_error *err);
 
@@ -333,7 +345,8 @@ ROWLOCK_API int rowlock_reap(uint64_t *out, rowlock_client *client,
 ROWLOCK_API int rowlock_schema_version(int *out, rowlock_client *client, rowlock_error *err);
 
 /* Brings the tables to `version`, up or down, 0 (no tables) to ROWLOCK_SCHEMA_LATEST. Several
- * processes may do so at once. ESCHEMA if the tables are newer than this library. */
+ * processes may do so at once. Each step may take a minute, for those who do so meanwhile. ESCHEMA
+ * if the tables are newer than this library. */
 ROWLOCK_API int rowlock_migrate(rowlock_client *client, int version, rowlock_error *err);
 
 /* How many versions the driver's tables have had; the newest has this number. */

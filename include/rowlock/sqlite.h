@@ -4,10 +4,11 @@
  *
  * Addresses: a path, or sqlite:path. The file is created, if its folder exists, by
  * ROWLOCK_SCHEMA_CREATE and for migrations. SQLite locks work among
- * processes of one host, and a restart of the host frees them all. Network file systems are refused.
+ * processes of one host, and a restart of the host frees them all. Network file systems are
+ * refused.
  *
- * A process that was forked while its parent had a client on SQLite open is refused (ECONNECT): SQLite
- * itself is not safe there. Open clients after fork(), or exec() in the child.
+ * A process that was forked while its parent had a client on SQLite open is refused (ECONNECT):
+ * SQLite itself is not safe there. Open clients after fork(), or exec() in the child.
  */
 #ifndef ROWLOCK_SQLITE_H
 #define ROWLOCK_SQLITE_H
