@@ -84,6 +84,36 @@ static void port_closed(void **state)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
+/* The servers of the tests have no TLS: who asks for it must not be served in plain text. */
+static void tls_that_is_asked_for(void **state)
+{
+    static const char *const asks[] = {"ssl-mode=required", "ssl-mode=verify_ca",
+                                       "ssl-ca=/nonexistent"};
+    char address[2048];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++) {
+        snprintf(address, sizeof(address), "%s?%s", fault.backend.address,
+                 fault_is("mysql") ? asks[i] : "sslmode=require");
+        assert_refused(ROWLOCK_ECONNECT, address, 0, NULL, "TLS|SSL");
+    }
+}
+
+/* A password with @ or / in it that was not encoded: no part of it may come back in a message. */
+static void password_that_is_not_encoded(void **state)
+{
+    const char *scheme = fault_is("mysql") ? "mysql" : "postgresql";
+    char address[128];
+
+    (void)state;
+    snprintf(address, sizeof(address), "%s://user:" WRONG_PASSWORD "/more@127.0.0.1:1/db", scheme);
+    assert_refused(ROWLOCK_EINVAL, address, 0, NULL, NULL);
+    if (fault_is("mysql"))
+        return; /* takes the last @ for the end of the password */
+    snprintf(address, sizeof(address), "%s://user:more@" WRONG_PASSWORD "@127.0.0.1:1/db", scheme);
+    assert_refused(ROWLOCK_EINVAL, address, 0, NULL, NULL);
+}
+
 static void schema_missing(void **state)
 {
     (void)state;
@@ -207,6 +237,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(missing_database),
         cmocka_unit_test(no_such_host),
         cmocka_unit_test(port_closed),
+        cmocka_unit_test(tls_that_is_asked_for),
+        cmocka_unit_test(password_that_is_not_encoded),
         cmocka_unit_test(schema_missing),
         cmocka_unit_test_teardown(schema_newer, restore_version),
         cmocka_unit_test_teardown(schema_older, restore_version),

@@ -88,6 +88,25 @@ static void missing_folder(void **state)
     assert_int_equal(-1, stat(path, &st));
 }
 
+/* Who only looks, or mistypes the path, leaves no file behind. */
+static void missing_file_is_not_made(void **state)
+{
+    rowlock_client *client = NULL;
+    rowlock_options options = ROWLOCK_OPTIONS_INIT;
+    rowlock_error err;
+    char path[1200];
+
+    (void)state;
+    in_folder(path, sizeof(path), "typo.db");
+    options.schema_policy = ROWLOCK_SCHEMA_REQUIRE;
+    options.prefix = fault.prefix;
+    assert_status(ROWLOCK_ESCHEMA,
+                  rowlock_open(&client, fault.backend.driver, path, &options, &err), &err);
+    assert_non_null(strstr(err.message, path));
+    assert_non_null(strstr(err.message, "migrate up"));
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
 static void a_folder_instead(void **state)
 {
     (void)state;
@@ -241,6 +260,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_setup_teardown(missing_folder, setup, teardown),
+        cmocka_unit_test_setup_teardown(missing_file_is_not_made, setup, teardown),
         cmocka_unit_test_setup_teardown(a_folder_instead, setup, teardown),
         cmocka_unit_test_setup_teardown(not_a_database, setup, teardown),
         cmocka_unit_test_setup_teardown(folder_not_writable, setup, teardown),
