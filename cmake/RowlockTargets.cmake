@@ -95,7 +95,7 @@ function(rowlock_driver name option names package)
     # SQL text may be longer than the 4095 bytes that the standard promises for a string.
     target_compile_options(rlk_${name} PRIVATE -Wno-overlength-strings)
     rlk_library(rowlock-${name} ${name} rlk_base rlk_${name})
-    target_link_libraries(rowlock-${name} PRIVATE ${${name}} Threads::Threads INTERFACE rowlock)
+    target_link_libraries(rowlock-${name} PRIVATE ${${name}} Threads::Threads PUBLIC rowlock)
     set_property(GLOBAL APPEND PROPERTY rowlock_drivers ${name})
     rlk_pkgconfig(rowlock-${name} "The ${name} driver of rowlock" rowlock "${${name}_pkg}")
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/migrations/${name}

@@ -14,7 +14,7 @@
 -- It takes what comes from the SELECT as VALUES(column), never as w.column: the SELECT reads the table
 -- that is written, so its rows are put aside first, and w no longer stands on the row at hand.
 
--- What a connection sets and asks once. Lock waits are whole seconds in these servers: one for rows, two
+-- What a connection sets. Lock waits are whole seconds in these servers: one for rows, two
 -- for a table that is being altered.
 -- name: session
 SET NAMES utf8mb4;
@@ -22,6 +22,8 @@ SET SESSION sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', autocommit = 1
             innodb_lock_wait_timeout = 1, lock_wait_timeout = 2, group_concat_max_len = 1048576;
 SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET SESSION TRANSACTION READ WRITE;
+
+-- name: server
 SELECT VERSION(),
        CAST(@@read_only AS CHAR) NOT IN ('0', 'OFF') OR @@innodb_read_only,
        @@max_allowed_packet;
@@ -49,6 +51,7 @@ SELECT COUNT(*) INTO @rowlock_bad
            owner VARCHAR(510) CHARACTER SET latin1 PATH '$[1]')) AS w
        STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
  WHERE l.expire_time > @rowlock_now
+   AND l.hold_count > 0
    AND l.owner <> UNHEX(w.owner);
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
@@ -73,12 +76,17 @@ SELECT @rowlock_bad + COUNT(*) INTO @rowlock_bad
    AND (SELECT 1
           FROM rowlock_locks AS k
          WHERE k.name = UNHEX(w.name)
-           AND (k.expire_time <= @rowlock_now OR k.owner = UNHEX(w.owner))
+           AND (k.expire_time <= @rowlock_now OR k.hold_count = 0 OR k.owner = UNHEX(w.owner))
            FOR UPDATE SKIP LOCKED) IS NULL;
 
--- Takes what is absent, expired or the owner's own. A row that somebody created after the plain read is
--- decided on again under its lock; if all are wanted and it is not to be had (it was reaped and created
--- again), the sum leaves the range of BIGINT (error 1690), and the statement undoes itself.
+-- Takes what is absent, expired, without holds or the owner's own. The clock of the call may be older
+-- than the end of the tenure or the transaction before, so that expire_time is still ahead of it: no
+-- tenure goes on without a hold, also not the owner's own. The first assignment says so to all others,
+-- which go from left to right; the last one gives the column its value.
+--
+-- A row that somebody created after the plain read is decided on again under its lock; if all are
+-- wanted and it is not to be had (it was reaped and created again), the sum leaves the range of BIGINT
+-- (error 1690), and the statement undoes itself.
 --
 -- A new row that was more than a second in the making is called late: its fence was made before it was
 -- there, and in so long a time another tenure might have come, gone and been reaped. The driver frees
@@ -106,14 +114,16 @@ SELECT w.name, w.owner, @rowlock_now + (l.name IS NOT NULL), 1, w.attempt, @rowl
        LEFT JOIN rowlock_locks AS l ON l.name = w.name
  WHERE @rowlock_bad = 0
    AND (l.name IS NULL
-        OR ((l.expire_time <= @rowlock_now OR l.owner = w.owner)
+        OR ((l.expire_time <= @rowlock_now OR l.hold_count = 0 OR l.owner = w.owner)
             AND EXISTS (SELECT 1
                           FROM rowlock_locks AS k
                          WHERE k.name = w.name
-                           AND (k.expire_time <= @rowlock_now OR k.owner = w.owner)
+                           AND (k.expire_time <= @rowlock_now OR k.hold_count = 0
+                                OR k.owner = w.owner)
                            FOR UPDATE SKIP LOCKED)))
  ORDER BY w.i
 ON DUPLICATE KEY UPDATE
+       expire_time  = IF(rowlock_locks.hold_count = 0, 0, rowlock_locks.expire_time),
        fence        = IF(rowlock_locks.expire_time <= @rowlock_now,
                          GREATEST(rowlock_locks.fence + 1, VALUES(fence)),
                          rowlock_locks.fence + IF(@rowlock_all
@@ -173,12 +183,14 @@ SELECT l.name, l.owner, l.fence, 0, l.attempt, 0, @rowlock_now + w.ttl, ''
  WHERE l.owner = w.owner
    AND l.fence = w.fence
    AND l.expire_time > @rowlock_now
+   AND l.hold_count > 0
    AND 1 = (SELECT 1
               FROM rowlock_locks AS k
              WHERE k.name = w.name
                AND k.owner = w.owner
                AND k.fence = w.fence
                AND k.expire_time > @rowlock_now
+               AND k.hold_count > 0
                FOR UPDATE SKIP LOCKED)
 ON DUPLICATE KEY UPDATE
        expire_time = GREATEST(rowlock_locks.expire_time, VALUES(expire_time));
@@ -195,12 +207,31 @@ SELECT w.i,
        STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
  WHERE l.owner = UNHEX(w.owner)
    AND l.fence = w.fence
-   AND l.expire_time > @rowlock_now;
+   AND l.expire_time > @rowlock_now
+   AND l.hold_count > 0;
 COMMIT;
 
+-- Before a release that has not the time to wait: locks the rows, or fails at once (error 3572, on
+-- MariaDB 1205) if somebody else has.
+-- name: release_look
+SELECT COUNT(*) INTO @rowlock_bad
+  FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
+           name VARCHAR(510) CHARACTER SET latin1 PATH '$[0]')) AS w
+ WHERE (SELECT 1
+          FROM rowlock_locks AS k
+         WHERE k.name = UNHEX(w.name)
+           FOR UPDATE NOWAIT) IS NULL;
+
+-- ? name
+-- name: release_look_one
+SELECT COUNT(*) INTO @rowlock_bad
+  FROM rowlock_locks AS k
+ WHERE k.name = ?
+   FOR UPDATE NOWAIT;
+
 -- Gives holds back, where the row has the attempt that was seen last ('' for any); where it has another
--- one, that is answered. This one waits for a locked row: a release has no other answer for it. The rows
--- exist and are locked, so nothing is ever inserted.
+-- one, that is answered. This one waits for a locked row, a second of the session's: a release has no
+-- other answer for it. The rows exist and are locked, so nothing is ever inserted.
 -- name: release
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
@@ -266,11 +297,12 @@ START TRANSACTION;
 SELECT COUNT(*) INTO @rowlock_bad
   FROM rowlock_locks AS l
  WHERE l.name = @rowlock_name
-   AND ((l.expire_time > @rowlock_now AND l.owner <> @rowlock_owner)
+   AND ((l.expire_time > @rowlock_now AND l.hold_count > 0 AND l.owner <> @rowlock_owner)
         OR NOT EXISTS (SELECT 1
                          FROM rowlock_locks AS k
                         WHERE k.name = @rowlock_name
-                          AND (k.expire_time <= @rowlock_now OR k.owner = @rowlock_owner)
+                          AND (k.expire_time <= @rowlock_now OR k.hold_count = 0
+                               OR k.owner = @rowlock_owner)
                           FOR UPDATE SKIP LOCKED));
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
@@ -279,6 +311,7 @@ SELECT @rowlock_name, @rowlock_owner, @rowlock_now, 1, @rowlock_attempt, @rowloc
   FROM DUAL
  WHERE @rowlock_bad = 0
 ON DUPLICATE KEY UPDATE
+       expire_time  = IF(rowlock_locks.hold_count = 0, 0, rowlock_locks.expire_time),
        fence        = IF(rowlock_locks.expire_time <= @rowlock_now,
                          GREATEST(rowlock_locks.fence + 1, @rowlock_now),
                          rowlock_locks.fence),
@@ -343,6 +376,7 @@ UPDATE rowlock_locks AS l
        l.attempt     = ?
  WHERE l.name = ?
    AND l.expire_time > @rowlock_now
+   AND l.hold_count > 0
    AND (? = 0 OR l.fence = ?)
    AND l.attempt <> ?;
 SELECT l.hold_count
@@ -410,3 +444,210 @@ SELECT RELEASE_LOCK(?);
 
 -- name: rollback
 ROLLBACK;
+
+-- Transaction mode. Here the batch is [name, i].
+--
+-- Creates what is absent as free rows, and answers the leases that live. Waits for nothing that exists.
+-- name: prepare
+INSERT INTO rowlock_locks
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
+SELECT UNHEX(w.name), '', @rowlock_now, 0, '', @rowlock_now, @rowlock_now
+  FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
+           i    INT          PATH '$[1]',
+           name VARCHAR(510) CHARACTER SET latin1 PATH '$[0]')) AS w
+       LEFT JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
+ WHERE l.name IS NULL
+ ORDER BY w.i
+ON DUPLICATE KEY UPDATE
+       hold_count = rowlock_locks.hold_count;
+SELECT w.i,
+       l.fence,
+       l.expire_time - @rowlock_now                 AS remaining,
+       l.owner
+  FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
+           i    INT          PATH '$[1]',
+           name VARCHAR(510) CHARACTER SET latin1 PATH '$[0]')) AS w
+       STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
+ WHERE l.expire_time > @rowlock_now
+   AND l.hold_count > 0;
+
+-- The server's identity as in `here`, and the database, as it stands between backticks. Fails where the
+-- tables are not there.
+-- name: locate
+SELECT HEX(CAST(CONVERT(CONCAT_WS(',', @@port, @@hostname, @@datadir /*!80000 , @@server_uuid */)
+                        USING utf8mb4) AS BINARY)),
+       REPLACE(DATABASE(), '`', '``'),
+       MAX(version)
+  FROM rowlock_schema;
+
+-- The statements from here to "guard" run in sessions of the application's: in any database, sql_mode,
+-- character set, time zone and isolation level, one in each request. They use no variables and change none.
+-- They need no SAVEPOINT: a statement that fails undoes itself alone, and going back to a savepoint
+-- would not give row locks back. None of them is a plain read, which would make the transaction's
+-- snapshot before the lock is had.
+--
+-- Each row is locked by its key in a scalar subquery, in the order of the batch. That cannot become a
+-- join, whatever the session's optimizer is set to, so that no other row and no gap is locked, and the
+-- rows are locked in order. (A list in IN (...) may be read by a scan of the whole table.)
+--
+-- The clock is SYSDATE, read when the row is locked: unlike the others it does not follow the session's
+-- "SET timestamp". It is UTC because each server is told so for the statement alone, in its own way:
+-- MySQL by the hint (8.0.17 and later), MariaDB by SET STATEMENT. Where that had no effect it is NULL.
+--
+-- The batch, in place of (?). No JSON: its paths are not read in sessions with a connection character
+-- set like utf32. ? i, ? name, ? owner, ? attempt, ? fence
+-- name: batch_first
+SELECT ? AS i, ? AS name, ? AS owner, ? AS attempt, ? AS fence
+
+-- name: batch_next
+UNION ALL SELECT ?, ?, ?, ?, ?
+
+-- Is this the server with the identity ?, the client's? It stands for (?) in sessions of the application's:
+-- a row of the same name on another server would be locked for nothing. Being constant it is known before
+-- a row is read, so that none is locked there.
+-- name: here
+? = CAST(CONVERT(CONCAT_WS(',', @@port, @@hostname, @@datadir /*!80000 , @@server_uuid */)
+                 USING utf8mb4) AS BINARY)
+
+-- Rows that others have locked come as NULL, as do absent ones. ? here, ? here, ? batch
+-- name: lock_skip
+SELECT /*+ SET_VAR(time_zone = '+00:00') */
+       w.i,
+       (SELECT CAST(CONVERT(CONCAT_WS(',', k.fence, k.expire_time, HEX(k.owner)) USING latin1)
+                    AS BINARY)
+          FROM rowlock_locks AS k
+         WHERE k.name = w.name
+           AND (?)
+           FOR UPDATE SKIP LOCKED) AS locked,
+       CASE WHEN NOW(6) = UTC_TIMESTAMP(6)
+            THEN TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) END AS now,
+       (?) AS here
+  FROM (?) AS w
+ LIMIT 1000000;
+
+-- The same, but ends at the first row that others have locked (error 3572), so that nothing behind it
+-- is locked and the order is kept when it is sent again. Not on MariaDB in sessions of the application's:
+-- the error is 1205 there, which may undo the transaction (innodb_rollback_on_timeout).
+-- name: lock_nowait
+SELECT /*+ SET_VAR(time_zone = '+00:00') */
+       w.i,
+       (SELECT CAST(CONVERT(CONCAT_WS(',', k.fence, k.expire_time, HEX(k.owner)) USING latin1)
+                    AS BINARY)
+          FROM rowlock_locks AS k
+         WHERE k.name = w.name
+           AND (?)
+           FOR UPDATE NOWAIT) AS locked,
+       CASE WHEN NOW(6) = UTC_TIMESTAMP(6)
+            THEN TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) END AS now,
+       (?) AS here
+  FROM (?) AS w
+ LIMIT 1000000;
+
+-- The same, but waits in the queue of each row. On MySQL the second hint bounds it: when time is up the
+-- statement ends with error 3024, and the transaction goes on, also with innodb_rollback_on_timeout.
+-- ? milliseconds, ? here, ? here, ? batch
+-- name: lock_wait
+SELECT /*+ SET_VAR(time_zone = '+00:00') MAX_EXECUTION_TIME(?) */
+       w.i,
+       (SELECT CAST(CONVERT(CONCAT_WS(',', k.fence, k.expire_time, HEX(k.owner)) USING latin1)
+                    AS BINARY)
+          FROM rowlock_locks AS k
+         WHERE k.name = w.name
+           AND (?)
+           FOR UPDATE) AS locked,
+       CASE WHEN NOW(6) = UTC_TIMESTAMP(6)
+            THEN TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) END AS now,
+       (?) AS here
+  FROM (?) AS w
+ LIMIT 1000000;
+
+-- Before each of these and of the guard, on MariaDB: ? seconds with a fraction, ? more than that. When
+-- time is up the statement ends with error 1969, and the transaction goes on, also with
+-- innodb_rollback_on_timeout.
+-- name: wait_bound
+SET STATEMENT max_statement_time = ?, innodb_lock_wait_timeout = ?, time_zone = _latin1'+00:00' FOR
+
+-- Around lock_wait, on MySQL: where the session's own bound is not longer than the wait, it is made so,
+-- since its end (error 1205) may undo the transaction.
+-- name: timeout_read
+SELECT @@SESSION.innodb_lock_wait_timeout;
+
+-- name: timeout_set
+SET SESSION innodb_lock_wait_timeout = ?;
+
+-- The rows are locked, their new fences were made from what was read under the lock. x'' and not '',
+-- which some sessions take for NULL. ? owner, ? fence, ? attempt, ? now, ? now, ? name
+-- name: lock_write_one
+UPDATE rowlock_locks AS l
+   SET l.owner        = ?,
+       l.fence        = ?,
+       l.hold_count   = 0,
+       l.attempt      = ?,
+       l.acquire_time = ?,
+       l.expire_time  = ?,
+       l.note         = x''
+ WHERE l.name = ?;
+
+-- The same for a batch in one request. Sessions with sql_safe_updates or a small max_join_size refuse
+-- it (errors 1175, 1104) and get the one above for each row. UPDATE uses no join buffer, so that w
+-- gives the order and each row is found by its key. ? batch, ? now, ? now
+-- name: lock_write
+UPDATE (?) AS w
+       STRAIGHT_JOIN rowlock_locks AS l ON l.name = w.name
+   SET l.owner        = w.owner,
+       l.fence        = w.fence,
+       l.hold_count   = 0,
+       l.attempt      = w.attempt,
+       l.acquire_time = ?,
+       l.expire_time  = ?,
+       l.note         = x'';
+
+-- ? here, ? owner, ? fence, ? name, ? here. Each server reads its own spelling of the shared lock. Rows
+-- that others have locked are passed over; one's own locks and shared ones are not in the way. Answers
+-- "held,remaining" of the row, without the latter where the clock does not tell UTC.
+-- name: guard
+SELECT /*+ SET_VAR(time_zone = '+00:00') */
+       (?) AS here,
+       (SELECT CAST(CONVERT(CONCAT_WS(',',
+                        k.owner = ? AND k.fence = ?,
+                        CASE WHEN NOW(6) = UTC_TIMESTAMP(6)
+                             THEN k.expire_time
+                                  - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) END)
+                    USING latin1) AS BINARY)
+          FROM rowlock_locks AS k
+         WHERE k.name = ?
+           AND (?)
+         LIMIT 1
+        /*M!100600 LOCK IN SHARE MODE */
+        /*!80000 FOR SHARE */
+        SKIP LOCKED) AS locked;
+
+-- The same when nothing was found, to tell a row that is locked from one that is gone: an error or
+-- no row. MySQL does not wait for it; MariaDB does for the few milliseconds of its bound.
+-- name: guard_again
+SELECT /*+ SET_VAR(time_zone = '+00:00') */
+       (?) AS here,
+       (SELECT CAST(CONVERT(CONCAT_WS(',',
+                        k.owner = ? AND k.fence = ?,
+                        CASE WHEN NOW(6) = UTC_TIMESTAMP(6)
+                             THEN k.expire_time
+                                  - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) END)
+                    USING latin1) AS BINARY)
+          FROM rowlock_locks AS k
+         WHERE k.name = ?
+           AND (?)
+         LIMIT 1
+        /*M!100600 LOCK IN SHARE MODE */
+        /*!80000 FOR SHARE NOWAIT */) AS locked;
+
+-- When the library's own connection has its locks, it is given to the application: with the server's
+-- settings, and a mark that tells this transaction from any later one.
+-- name: tx_ready
+SAVEPOINT rowlock;
+SET SESSION sql_mode = DEFAULT, time_zone = DEFAULT, innodb_lock_wait_timeout = DEFAULT,
+            lock_wait_timeout = DEFAULT, group_concat_max_len = DEFAULT;
+
+-- Fails (error 1305) if the transaction that was marked has ended.
+-- name: tx_commit
+RELEASE SAVEPOINT rowlock;
+COMMIT;

@@ -320,14 +320,18 @@ SELECT l.fence
 -- name: reap
 -- $1 retention in us  $2 at most so many rows
 -- A row whose fence is not well below the clock stays: without it the fence could be given again.
+-- The clock is read once: most rows of a large table are looked at in vain.
 WITH relaxed AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true) AS mode
+), clock AS MATERIALIZED (
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $1::bigint AS before
+      FROM relaxed
 ), old AS MATERIALIZED (
     SELECT l.name
-      FROM relaxed
+      FROM clock AS c
      CROSS JOIN rowlock_locks AS l
-     WHERE greatest(l.expire_time, l.fence)
-           < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $1::bigint
+     WHERE l.expire_time < c.before
+       AND l.fence < c.before
      ORDER BY l.name
      LIMIT $2::bigint
        FOR UPDATE OF l SKIP LOCKED
@@ -401,3 +405,257 @@ COMMIT
 
 -- name: rollback
 ROLLBACK
+
+-- name: prepare
+-- $1 names[]
+-- Before a transaction locks rows they must be there, committed: absent ones are made as free ones.
+-- Answers the leases that live. Rows that are there are only looked at.
+WITH want AS MATERIALIZED (
+    SELECT w.name
+      FROM unnest($1::bytea[]) AS w (name)
+), made AS (
+    INSERT INTO rowlock_locks
+           (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
+    SELECT w.name, '', c.now, 0, '00000000-0000-0000-0000-000000000000', c.now, c.now, ''
+      FROM want AS w
+     CROSS JOIN LATERAL (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+                          WHERE w.name IS NOT NULL OFFSET 0) AS c
+     WHERE NOT EXISTS (SELECT FROM rowlock_locks AS l WHERE l.name = ANY (ARRAY[w.name]))
+     ORDER BY w.name
+        ON CONFLICT (name) DO NOTHING
+), clock AS MATERIALIZED (
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+)
+SELECT l.name, l.owner AS holder, l.fence AS holder_fence, l.expire_time - c.now AS remaining
+  FROM want AS w
+ CROSS JOIN clock AS c
+ CROSS JOIN LATERAL (
+        SELECT l.name, l.owner, l.fence, l.expire_time
+          FROM rowlock_locks AS l
+         WHERE l.name = ANY (ARRAY[w.name])
+        OFFSET 0) AS l
+ WHERE l.expire_time > c.now
+
+-- name: locate
+-- Where this session finds the table, ready to stand between double quotes, and the identity of server
+-- and database as in `tx_here`. Answers nothing if the table is not there.
+SELECT replace(n.nspname::text, '"', '""') AS place,
+       d.oid::bigint::text || ':'
+       || (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint::text AS identity
+  FROM pg_catalog.pg_class AS c
+  JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+  JOIN pg_catalog.pg_database AS d ON d.datname = current_database()
+ WHERE c.oid = to_regclass('rowlock_locks')
+
+-- The rest runs in transactions of the application's, on its connection or on ours. Of its session
+-- nothing is taken for granted: tables are named with their schema, functions with pg_catalog, texts
+-- travel as bytes of UTF-8, whatever search_path and client_encoding are.
+
+-- name: tx_here
+-- $1 the identity that `locate` has told
+-- First of all in a session of the application's: is it on the server and database of the client? A
+-- table of the same name elsewhere would be locked for nothing. If it is not, the cast fails, and
+-- nothing behind it is run.
+SELECT CASE WHEN h.identity = $1::text THEN 1
+            ELSE ('rowlock: another server or database: ' || h.identity)::int END AS is_here
+  FROM (SELECT d.oid::bigint::text || ':'
+               || (extract(epoch FROM pg_catalog.pg_postmaster_start_time())
+                   * 1000000.0)::bigint::text AS identity
+          FROM pg_catalog.pg_database AS d
+         WHERE d.datname = pg_catalog.current_database()
+        OFFSET 0) AS h
+
+-- name: tx_limits
+-- $1 how long to wait for a row, in ms, 0: for ever  $2 all of that at once
+-- $3 how much longer the whole statement may take, in ms
+-- Not all at once: as long as the server needs to notice a deadlock, and a second more. Until the
+-- transaction, or its savepoint, ends. Answers what was set before, and the limit.
+WITH old AS MATERIALIZED (
+    SELECT pg_catalog.current_setting('lock_timeout')      AS lock_timeout,
+           pg_catalog.current_setting('statement_timeout') AS statement_timeout,
+           pg_catalog.current_setting('deadlock_timeout')::interval AS deadlock_timeout
+), new AS MATERIALIZED (
+    SELECT CASE WHEN $2::boolean THEN $1::bigint
+                ELSE least($1::bigint,
+                           greatest(2000,
+                                    (extract(epoch FROM o.deadlock_timeout) * 1000.0)::bigint
+                                    + 1000)) END AS limit_ms
+      FROM old AS o
+)
+SELECT o.lock_timeout, o.statement_timeout, n.limit_ms,
+       pg_catalog.set_config('lock_timeout', n.limit_ms::text, true),
+       pg_catalog.set_config('statement_timeout',
+                             CASE WHEN n.limit_ms = 0 OR n.limit_ms + $3::bigint > 2147483647
+                                  THEN '0' ELSE (n.limit_ms + $3::bigint)::text END, true)
+  FROM old AS o
+ CROSS JOIN new AS n
+
+-- name: tx_restore
+-- $1 lock_timeout  $2 statement_timeout, as `tx_limits` has found them
+SELECT pg_catalog.set_config('lock_timeout', $1::text, true),
+       pg_catalog.set_config('statement_timeout', $2::text, true)
+
+-- name: tx_lock
+-- $1 names[]  $2 owners[] in UTF-8  $3 attempts[]
+-- $4 wait for rows that others have locked, instead of passing over them
+-- All rows are locked, one by one, before anything is decided. Who has to wait gives up at the first
+-- row with a lease, by a cast that fails: it must not keep that row from being renewed while it waits
+-- for the next.
+WITH want AS MATERIALIZED (
+    SELECT w.name, pg_catalog.convert_from(w.owner, 'UTF8') AS owner, w.attempt
+      FROM ROWS FROM (pg_catalog.unnest($1::bytea[]), pg_catalog.unnest($2::bytea[]),
+                      pg_catalog.unnest($3::uuid[])) AS w (name, owner, attempt)
+), waited AS MATERIALIZED (
+    SELECT w.name, w.owner, w.attempt, l.owner AS holder, l.fence,
+           CASE WHEN l.expire_time
+                     > (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000.0)::bigint
+                THEN ('rowlock: leased: ' || l.fence::text)::bigint ELSE l.expire_time END AS expire_time
+      FROM want AS w
+     CROSS JOIN LATERAL (
+            SELECT l.owner, l.fence, l.expire_time
+              FROM rowlock_locks AS l
+             WHERE l.name = ANY (ARRAY[w.name])
+               AND $4::boolean
+               FOR UPDATE) AS l
+), passed AS MATERIALIZED (
+    SELECT w.name, w.owner, w.attempt, l.owner AS holder, l.fence, l.expire_time
+      FROM want AS w
+     CROSS JOIN LATERAL (
+            SELECT l.owner, l.fence, l.expire_time
+              FROM rowlock_locks AS l
+             WHERE l.name = ANY (ARRAY[w.name])
+               AND NOT $4::boolean
+               FOR UPDATE SKIP LOCKED) AS l
+), locked AS MATERIALIZED (
+    SELECT * FROM waited UNION ALL SELECT * FROM passed
+), clock AS MATERIALIZED (
+    SELECT (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000.0)::bigint AS now,
+           pg_catalog.count(*)           AS locked_count,
+           pg_catalog.max(l.expire_time) AS last_expire_time
+      FROM locked AS l
+), gate AS MATERIALIZED (
+    SELECT c.now,
+           c.locked_count = pg_catalog.cardinality($1::bytea[])
+           AND c.last_expire_time <= c.now AS is_open,
+           pg_catalog.current_setting('transaction_isolation')
+           IN ('repeatable read', 'serializable') AS has_snapshot
+      FROM clock AS c
+), taken AS (
+    UPDATE rowlock_locks AS l
+       SET owner        = w.owner,
+           attempt      = w.attempt,
+           fence        = greatest(l.fence + 1, g.now),
+           hold_count   = 0,
+           acquire_time = g.now,
+           expire_time  = g.now,
+           note         = ''
+      FROM locked AS w
+     CROSS JOIN gate AS g
+     WHERE l.name = ANY (ARRAY[w.name])
+       AND g.is_open
+    RETURNING l.name, l.fence
+)
+SELECT t.name, t.fence, true AS is_there, NULL AS holder, NULL AS holder_fence, NULL AS remaining,
+       false AS has_snapshot
+  FROM taken AS t
+ UNION ALL
+-- Had, but not all were: with the lease, if that is why.
+SELECT w.name, NULL, true,
+       CASE WHEN w.expire_time > g.now THEN pg_catalog.convert_to(w.holder, 'UTF8') END,
+       w.fence, w.expire_time - g.now, g.has_snapshot
+  FROM locked AS w
+ CROSS JOIN gate AS g
+ WHERE NOT g.is_open
+ UNION ALL
+-- Not had: somebody has it locked, or it is not there as far as this transaction can see.
+SELECT w.name, NULL,
+       EXISTS (SELECT FROM rowlock_locks AS l WHERE l.name = ANY (ARRAY[w.name])),
+       NULL, NULL, NULL, g.has_snapshot
+  FROM want AS w
+ CROSS JOIN gate AS g
+ WHERE NOT g.is_open
+   AND w.name NOT IN (SELECT k.name FROM locked AS k)
+
+-- name: tx_look
+-- $1 names[]
+-- Who holds the leases that were in the way.
+SELECT l.name, pg_catalog.convert_to(l.owner, 'UTF8') AS holder, l.fence AS holder_fence,
+       l.expire_time
+       - (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000.0)::bigint AS remaining
+  FROM pg_catalog.unnest($1::bytea[]) AS w (name)
+ CROSS JOIN LATERAL (
+        SELECT l.name, l.owner, l.fence, l.expire_time
+          FROM rowlock_locks AS l
+         WHERE l.name = ANY (ARRAY[w.name])
+        OFFSET 0) AS l
+ WHERE l.expire_time > (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000.0)::bigint
+
+-- name: tx_guard
+-- $1 name  $2 owner in UTF-8  $3 fence
+-- The row is locked by what identifies the tenure, and its time is looked at under the lock. Where the
+-- transaction keeps a snapshot, a row that was changed since fails as a serialization failure here,
+-- and one that is older there than the tenure, or not there, says that the snapshot is too old.
+WITH locked AS MATERIALIZED (
+    SELECT l.expire_time
+      FROM rowlock_locks AS l
+     WHERE l.name = $1::bytea
+       AND l.owner = pg_catalog.convert_from($2::bytea, 'UTF8')
+       AND l.fence = $3::bigint
+       FOR SHARE SKIP LOCKED
+), clock AS MATERIALIZED (
+    SELECT (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000.0)::bigint AS now,
+           pg_catalog.max(k.expire_time) AS expire_time
+      FROM locked AS k
+)
+SELECT c.expire_time IS NOT NULL   AS is_locked,
+       c.expire_time > c.now       AS is_live,
+       l.fence = $3::bigint
+       AND l.owner = pg_catalog.convert_from($2::bytea, 'UTF8')
+                                   AS is_seen,
+       l.expire_time > c.now       AS is_seen_live,
+       coalesce(l.fence, 0)        AS seen_fence,
+       pg_catalog.current_setting('transaction_isolation')
+       IN ('repeatable read', 'serializable') AS has_snapshot
+  FROM clock AS c
+  LEFT JOIN rowlock_locks AS l ON l.name = $1::bytea
+
+-- name: tx_bound
+-- $1 lock_timeout in ms
+-- Around the guard, which waits for no row, but would for a table that somebody is altering. What was
+-- set before is kept in a setting of our own, so that one round trip is enough; it ends with the
+-- transaction.
+SELECT pg_catalog.set_config('rowlock.lock_timeout',
+                             pg_catalog.current_setting('lock_timeout'), true),
+       pg_catalog.set_config('lock_timeout', $1::text, true)
+
+-- name: tx_unbound
+SELECT pg_catalog.set_config('lock_timeout',
+                             pg_catalog.current_setting('rowlock.lock_timeout'), true)
+
+-- name: tx_reset
+-- The rest of the transaction is the application's: what `session` and `tx_limits` have set goes back
+-- to what the server gave this connection. Answers, in each row, the number of the transaction.
+SELECT set_config(s.name, NULL, true), txid_current()
+  FROM unnest(ARRAY['statement_timeout', 'default_transaction_isolation',
+                    'default_transaction_read_only', 'default_transaction_deferrable',
+                    'synchronous_commit', 'plan_cache_mode', 'random_page_cost', 'enable_seqscan',
+                    'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit']) AS s (name)
+
+-- name: tx_ready
+-- The last of those settings, as a command: a SELECT, though it is done, would keep its snapshot until
+-- the next statement comes, and CREATE INDEX CONCURRENTLY would wait for the transaction's end.
+SET LOCAL lock_timeout TO DEFAULT
+
+-- name: tx_same
+-- $1 the number of the transaction. Before the COMMIT: fails if the application has ended it and begun
+-- another one, in which nothing is locked.
+SELECT 1 / (pg_catalog.txid_current() = $1::bigint)::int AS is_same
+
+-- name: savepoint
+SAVEPOINT rowlock_step
+
+-- name: savepoint_release
+RELEASE SAVEPOINT rowlock_step
+
+-- name: savepoint_undo
+ROLLBACK TO SAVEPOINT rowlock_step

@@ -97,16 +97,24 @@ UPDATE rowlock_locks
    AND (attempt = ?3 OR (expire_time > rowlock_now() AND (?2 = 0 OR fence = ?2)))
 RETURNING hold_count, fence, expire_time - rowlock_now() AS remaining;
 
--- Deletes rows that have been free for long. A fence near the clock or ahead of it keeps its row.
+-- Rows that have been free for long. A fence near the clock or ahead of it keeps its row. Reads only:
+-- the table may be long, and whoever wants to write need not wait while it is searched.
 --   ?1 retention in us  ?2 at most so many
+-- name: reap_find
+SELECT name
+  FROM rowlock_locks
+ WHERE expire_time < rowlock_now() - ?1
+   AND fence < rowlock_now() - ?1
+ ORDER BY name
+ LIMIT ?2;
+
+-- Deletes one of them, unless it has been used since.
+--   ?1 retention in us  ?2 name
 -- name: reap
 DELETE FROM rowlock_locks
- WHERE name IN (SELECT name
-                  FROM rowlock_locks
-                 WHERE expire_time < rowlock_now() - ?1
-                   AND fence < rowlock_now() - ?1
-                 ORDER BY name
-                 LIMIT ?2);
+ WHERE name = ?2
+   AND expire_time < rowlock_now() - ?1
+   AND fence < rowlock_now() - ?1;
 
 -- A page of rows in byte order.
 --   ?1 from this name  ?2 up to, without, this one  ?3 free rows, too  ?4 at most so many
@@ -152,11 +160,12 @@ SELECT 1, ?1, max(?2, t.floor_time + 1) - ?3, t.floor_time
        floor_time  = excluded.floor_time;
 
 -- ... and whoever held a lock died with the machine.
+--   ?1 now
 -- name: clock_free
 UPDATE rowlock_locks
-   SET expire_time = rowlock_now(),
+   SET expire_time = ?1,
        hold_count  = 0
- WHERE expire_time > rowlock_now();
+ WHERE expire_time > ?1;
 
 -- Reaped rows take their fences with them: remember how late it was.
 -- name: clock_floor
@@ -193,3 +202,77 @@ PRAGMA synchronous = NORMAL;
 
 -- name: sync_full
 PRAGMA synchronous = FULL;
+
+-- ---- Transaction mode and the guard ----
+--
+-- These run on connections of the application's, too, where there is no rowlock_now(): the time is
+-- a parameter, read from rowlock_clock in the same transaction once it has the write lock.
+
+-- Takes the write lock and changes nothing: there is no such row.
+-- name: tx_write
+UPDATE rowlock_clock
+   SET floor_time = floor_time
+ WHERE id = 0;
+
+-- A row: a lease lives, whoever holds it.
+--   ?1 name  ?2 now
+-- name: tx_look
+SELECT owner,
+       fence,
+       expire_time - ?2 AS remaining
+  FROM rowlock_locks
+ WHERE name = ?1
+   AND expire_time > ?2;
+
+-- A new tenure, which lasts as long as the transaction: as a lease it has ended already.
+--   ?1 name  ?2 owner  ?3 attempt  ?4 now
+-- name: tx_take
+INSERT INTO rowlock_locks AS l
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
+VALUES (?1, ?2, ?4, 0, ?3, ?4, ?4, '')
+    ON CONFLICT (name) DO UPDATE
+   SET owner        = excluded.owner,
+       fence        = max(l.fence + 1, excluded.fence),
+       hold_count   = 0,
+       attempt      = excluded.attempt,
+       acquire_time = excluded.acquire_time,
+       expire_time  = excluded.expire_time,
+       note         = ''
+ WHERE l.expire_time <= excluded.expire_time
+RETURNING fence;
+
+-- A row: this tenure is alive.
+--   ?1 name  ?2 owner  ?3 fence  ?4 now
+-- name: tenure
+SELECT 1
+  FROM rowlock_locks
+ WHERE name = ?1
+   AND owner = ?2
+   AND fence = ?3
+   AND expire_time > ?4;
+
+-- Around the writes, so that all of them can be undone and nothing else.
+-- name: tx_savepoint
+SAVEPOINT rowlock_call;
+
+-- name: tx_undo
+ROLLBACK TO rowlock_call;
+
+-- name: tx_keep
+RELEASE rowlock_call;
+
+-- Stays open in a transaction of the library's, whatever the application does in it. If it is gone
+-- at the end, so is the transaction that had the locks.
+-- name: tx_mark
+SAVEPOINT rowlock_tx;
+
+-- name: tx_unmark
+RELEASE rowlock_tx;
+
+-- What the application has attached: number, name, file.
+-- name: databases
+PRAGMA database_list;
+
+-- What the application has set, to be set again. 0 if it has a busy handler of its own.
+-- name: busy_timeout
+PRAGMA busy_timeout;

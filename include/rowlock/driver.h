@@ -79,6 +79,23 @@ typedef struct rowlock_list_query {
     int expired; /* nonzero: rows whose lease has ended, too */
 } rowlock_list_query;
 
+/* Where `lock` and `guard` work: a connection of the driver's own, or one of the application's. */
+typedef struct rowlock_target {
+    size_t size;
+    void *conn;         /* the driver's own; then the rest is not set. NULL: the application's */
+    void *native;       /* PGconn *, MYSQL *, sqlite3 *; never NULL */
+    const char *prefix; /* as in rowlock_config */
+    const char *place;  /* what `locate` said */
+} rowlock_target;
+
+#define ROWLOCK_WAIT_NONE    ((uint32_t)0)
+#define ROWLOCK_WAIT_FOREVER UINT32_MAX /* wait_ms: no bound */
+#define ROWLOCK_PLACE_MAX    4096       /* bytes of what `locate` says, its NUL included */
+
+/* native_code of an EINVAL: the connection is on another server or database than the place is. The
+ * core asks `locate` anew and repeats the call, once. */
+#define ROWLOCK_NATIVE_ELSEWHERE (-1)
+
 /* One step of the tables' history. Text as in migrations/, see rlk_sql_render(). */
 typedef struct rowlock_migration {
     int version; /* 1, 2, 3 ... without gaps */
@@ -163,7 +180,86 @@ struct rowlock_driver {
     /* MUST. One step from version `from` to `to` (one up or one down), while no other process does
      * so. If the recorded version is no longer `from`: BUSY, nothing done. */
     int (*schema_apply)(void *conn, int from, int to, uint32_t timeout_ms, rowlock_error *err);
+
+    /* Transaction mode: all of the following, or none (then it is ENOTSUP). */
+
+    /* Makes sure that the rows are there: absent ones are created as free ones (owner empty,
+     * hold_count 0, fence and expire_time now) in a transaction of its own, except where a database
+     * admits one writer at a time and `lock` creates them itself. Each op: OK if no lease lives,
+     * whoever asks; else BUSY with holder, holder_fence and remaining_us. Rows that are there are
+     * neither locked nor waited for. One round trip if all are there. Name and name_length are set,
+     * also in `lock`; owner and attempt in `lock`. */
+    int (*prepare)(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
+
+    /* Writes to `out`, NUL-terminated, where this connection finds its tables, for the statements
+     * on another one: the schema, the database, the file's path, and what tells this server and
+     * database from others. Opaque to the core. ESCHEMA if they are not there. */
+    int (*locate)(void *conn, char *out, size_t size, uint32_t timeout_ms, rowlock_error *err);
+
+    /* Locks the rows of all ops, or none, FOR UPDATE, in order, and raises their fences: under the
+     * locks, `now` being the database's clock, if each expire_time <= now: fence = max(fence + 1,
+     * now), owner and attempt the op's, hold_count 0, acquire_time and expire_time now, note empty;
+     * OK with fence. Else nothing is written, and the ops are answered BUSY, those of live leases
+     * with holder, holder_fence and remaining_us, others with an empty holder and 0. An op whose
+     * row is not there is LOST.
+     *
+     * wait_ms: how long to wait for rows that other transactions have locked. ROWLOCK_WAIT_NONE:
+     * not at all. Otherwise in the database's own queue as far as it has one, so that it detects
+     * deadlocks; where it has none, looking again at short jittered intervals. A lease is never
+     * waited for. Not `in_line`: for a few seconds at most (longer than the database takes to
+     * notice a deadlock), then BUSY. timeout_ms is the bound of all the rest.
+     *
+     * On a connection of the driver's: begins the transaction (READ COMMITTED), in the same round
+     * trip where it can. When all is OK the connection is as the application expects it: open
+     * transaction, settings as the server gave them, no results pending, no pipeline. On any other
+     * answer no transaction is left.
+     *
+     * On the application's: checks first (with n 0: no more than that), and answers EINVAL with a
+     * line that says what to do, nothing sent, for one that is not connected, has no open
+     * transaction, a failed one, results not read or pipeline mode; and, once it can be known,
+     * ROWLOCK_NATIVE_ELSEWHERE. Whatever is answered, the
+     * transaction goes on as it was, with all that was written in it, and every setting of the
+     * session is as it was, unless the database has ended it (deadlock on InnoDB, connection lost),
+     * which the message says. Locks of rows that were not all to be had are given back where the
+     * database can do so within a transaction (PostgreSQL), else they end with it. EDRIVER and
+     * retryable: deadlock, serialization failure, a snapshot older than the row; also a lease that
+     * was found with a wait, if the row stays locked, since its holder could not give it back: to
+     * be rolled back and begun again. ECONNECT: the connection is gone. Never EUNKNOWN: nothing of
+     * this counts before the COMMIT. */
+    int (*lock)(const rowlock_target *target, rowlock_op *ops, size_t n, uint32_t wait_ms,
+                int in_line, uint32_t timeout_ms, rowlock_error *err);
+
+    /* On the application's connection, with the same checks and the same care: where name, owner
+     * and fence match and expire_time > now: keeps the row from being changed by others until the
+     * transaction ends (FOR SHARE; several transactions may guard one row); op OK. Where it matches
+     * but the row is locked by somebody else at this moment: op BUSY, not waited for. Else op LOST;
+     * the row may stay locked until the transaction ends. */
+    int (*guard)(const rowlock_target *target, rowlock_op *op, uint32_t timeout_ms,
+                 rowlock_error *err);
+
+    /* Ends the transaction that `lock` began on the driver's own connection. The application may
+     * have done anything to it. Commit: OK only if the server says that it is committed; EDRIVER if
+     * it is certain that it is not (refused, failed before, ended by the application); ECONNECT if
+     * the connection was gone before the COMMIT was sent; EUNKNOWN if it may be committed. Commit
+     * zero: rolls back. The connection is used again only after OK and EDRIVER, and only if
+     * `native` was not asked for. */
+    int (*end)(void *conn, int commit, uint32_t timeout_ms, rowlock_error *err);
+
+    /* The PGconn *, MYSQL *, sqlite3 * of a connection in which `lock` has begun a transaction. */
+    void *(*native)(void *conn);
 };
+
+/* ---- for the functions of drivers' headers --------------------------------------------------- */
+
+/* What rowlock_<driver>_lock(), _guard() and _connection() do; the drivers only add the type of
+ * their connections. EINVAL if the client, lock or transaction is of another driver. */
+ROWLOCK_API int rowlock_native_lock(uint64_t *fences, rowlock_client *client,
+                                    const rowlock_driver *driver, void *native,
+                                    const char *const *names, size_t n,
+                                    const rowlock_tx_options *options, rowlock_error *err);
+ROWLOCK_API int rowlock_native_guard(rowlock_lock *lock, const rowlock_driver *driver, void *native,
+                                     rowlock_error *err);
+ROWLOCK_API void *rowlock_native_connection(rowlock_tx *tx, const rowlock_driver *driver);
 
 #ifdef __cplusplus
 }

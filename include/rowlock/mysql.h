@@ -19,6 +19,47 @@ extern "C" {
 /* For rowlock_open(). A constant. */
 ROWLOCK_API const rowlock_driver *rowlock_mysql(void);
 
+/* Locks n names, all or none, in byte order, in the transaction that is open on `mysql`, a
+ * MYSQL * of the client library that rowlock-mysql is linked with: see TRANSACTION MODE in
+ * rowlock.h. (It is no typed pointer because MariaDB's and Oracle's libraries name their struct
+ * differently.) `client` is open on the same database; it creates rows that are
+ * missing, and looks for leases. `fences` is an array of n, or NULL.
+ *
+ * Whatever the answer, the transaction goes on with all that was written in it, and settings are as
+ * they were. wait_ms rules, whatever innodb_lock_wait_timeout and max_statement_time are. InnoDB
+ * gives row locks back only when the transaction ends: after BUSY or TIMEOUT with several names,
+ * end it soon. At REPEATABLE READ, the default, lock before the first plain SELECT: that fixes what
+ * the transaction sees. With autocommit off a transaction is always open, as far as the server says
+ * so (MySQL does not if that is its own default: begin one). Waiting is bounded by the connection's
+ * own read timeout, too.
+ *
+ * OK; BUSY, TIMEOUT, CANCELLED, ECLOSED; EINVAL (nothing done: a bad argument, a client of another
+ * kind, a connection that is on another server (or node of a cluster) than the client, closed, with
+ * results not read or without a transaction); EDRIVER (retryable: after a deadlock InnoDB has
+ * rolled the whole transaction back, begin again); ECONNECT (the connection is gone, and the
+ * transaction with it); ESCHEMA; ENOMEM; EFORK. One thread at a time for each connection. */
+ROWLOCK_API int rowlock_mysql_lock(uint64_t *fences, rowlock_client *client, void *mysql,
+                                   const char *const *names, size_t n,
+                                   const rowlock_tx_options *options, rowlock_error *err);
+
+/* THE GUARD: commit only if I still hold this lease. In the transaction that is open on `mysql`,
+ * proves by the database's clock that `lock` is held under its fence, and keeps the row locked (FOR
+ * SHARE) until the transaction ends, so that nobody can take the lock over before, even if the
+ * lease ends meanwhile. Renewals pass over the row: they answer BUSY, and the lock is not lost for
+ * that. Release the lock after the COMMIT.
+ *
+ * OK: what the transaction writes is committed under the lock, or not at all (unless it goes back
+ * to a savepoint that is older than this call, which may free the row). LOST: roll back. EDRIVER,
+ * retryable: somebody else keeps the row locked; with MariaDB's innodb_snapshot_isolation also if
+ * the lock was renewed since the snapshot (guard first, or use READ COMMITTED). EINVAL, ECONNECT,
+ * ESCHEMA, ECLOSED, EFORK as above. */
+ROWLOCK_API int rowlock_mysql_guard(rowlock_lock *lock, void *mysql, rowlock_error *err);
+
+/* The MYSQL * of a transaction that rowlock_tx_begin() began, for statements of the application's;
+ * borrowed until its end. NULL if `tx` is, or is not MySQL's. It is closed afterwards, whatever was
+ * done to its session. */
+ROWLOCK_API void *rowlock_mysql_connection(rowlock_tx *tx);
+
 #ifdef __cplusplus
 }
 #endif

@@ -16,8 +16,8 @@
  *
  * THE RULE. A lock is a row whose expire_time lies in the future, by the database's clock.
  * Releasing moves expire_time to the past; a crash leaves it to the clock; both look the same to
- * the next owner. The lease (ttl) must therefore be renewed while the work goes on:
- * rowlock_renew().
+ * the next owner. The lease (ttl) must therefore be renewed while the work goes on: by the library
+ * in the background (the option `renew`), or by rowlock_renew().
  *
  * THE FENCE. Each grant carries a number that is larger than that of every grant before it of the
  * same name, for ever. Send it along with writes to other systems and let them refuse a smaller
@@ -36,8 +36,10 @@
  * asked of. On failure `*out` is NULL. Strings passed in are copied.
  *
  * THREADS. A client may be used by any number of threads at once. A lock handle belongs to one
- * thread at a time; only rowlock_check(), rowlock_remaining(), rowlock_fence() and rowlock_owner()
- * may be called while another thread uses it. The library keeps no global state, calls no exit() or
+ * thread at a time; only rowlock_check(), rowlock_remaining(), rowlock_loss(), rowlock_fence() and
+ * rowlock_owner() may be called while another thread uses it. The library starts threads of its
+ * own, two for each client, only for locks with `renew`, `on_lost` or rowlock_lost_fd(), and for
+ * the reaper; all signals are blocked in them. It keeps no global state, calls no exit() or
  * abort(), installs no signal handler and writes to no stream.
  *
  * FORK. Handles are dead in a child process: every call answers ROWLOCK_EFORK and touches nothing.
@@ -80,6 +82,7 @@ extern "C" {
 
 typedef struct rowlock_client rowlock_client; /* connections to one database */
 typedef struct rowlock_lock rowlock_lock;     /* one hold on one lock */
+typedef struct rowlock_tx rowlock_tx;         /* a transaction that holds locks until its end */
 typedef struct rowlock_cancel rowlock_cancel; /* stops waiting calls from outside */
 typedef struct rowlock_driver rowlock_driver; /* a kind of database, see driver.h */
 
@@ -131,6 +134,48 @@ typedef struct rowlock_error {
 #define ROWLOCK_TTL_MAX_MS ((int64_t)31 * 86400000) /* 31 days */
 #define ROWLOCK_FOREVER    ((int64_t)-1)            /* wait_ms: without bound */
 
+/* ---- events ---------------------------------------------------------------------------------- */
+
+/* Why a lock is not held any more. Numbers never change. */
+enum rowlock_loss {
+    ROWLOCK_LOSS_NONE = 0,        /* it is held, or was released */
+    ROWLOCK_LOSS_EXPIRED = 1,     /* its time was up: not renewed, or the process was paused */
+    ROWLOCK_LOSS_TAKEN = 2,       /* somebody else has it, or has had it since */
+    ROWLOCK_LOSS_FORCED = 3,      /* ended by rowlock_force_release() */
+    ROWLOCK_LOSS_UNREACHABLE = 4, /* the database did not answer, and the time was up */
+    ROWLOCK_LOSS_MAX_HOLD = 5     /* held for as long as max_hold_ms allows */
+};
+
+enum rowlock_event_kind {
+    ROWLOCK_EVENT_ACQUIRED = 1,    /* elapsed_us: of the wait */
+    ROWLOCK_EVENT_RELEASED = 2,    /* elapsed_us: since it was acquired */
+    ROWLOCK_EVENT_RENEWED = 3,     /* by the client's own thread; count: how many at once */
+    ROWLOCK_EVENT_LOST = 4,        /* loss says why; elapsed_us: since it was acquired */
+    ROWLOCK_EVENT_REAPED = 5,      /* by the client's own thread; count: how many rows */
+    ROWLOCK_EVENT_RECONNECTED = 6, /* the first connection after one was lost */
+    ROWLOCK_EVENT_ERROR = 7        /* a call on the database failed: status and message */
+};
+
+/* Borrowed: valid during the callback. What a kind does not have is zero, NULL or empty. */
+typedef struct rowlock_event {
+    size_t size;
+    int32_t kind; /* enum rowlock_event_kind */
+    int32_t loss; /* enum rowlock_loss */
+    int32_t status;
+    const char *name; /* bytes, NUL added */
+    size_t name_length;
+    const char *owner;
+    uint64_t fence;
+    int64_t elapsed_us;
+    uint64_t count;
+    const char *message;
+} rowlock_event;
+
+/* Called with no lock of the library's held, from whichever thread it happens in, several at once.
+ * It may use the client, but not close it, nor release a lock whose ACQUIRED it is told, and should
+ * return soon. */
+typedef void (*rowlock_event_fn)(const rowlock_event *event, void *payload);
+
 /* ---- client ---------------------------------------------------------------------------------- */
 
 enum rowlock_schema_policy {
@@ -149,8 +194,12 @@ typedef struct rowlock_options {
     int64_t ttl_ms;     /* lease of locks that name none; 30,000 */
     int64_t call_timeout_ms;    /* one call's bound on the database, retries included; 5,000 */
     int64_t connect_timeout_ms; /* bound of one attempt to connect; 3,000 */
-    uint32_t max_connections;   /* opened as needed; 4 */
+    uint32_t max_connections;   /* opened as needed; rowlock_tx_begin() may have as many again; 4 */
     int32_t schema_policy;      /* enum rowlock_schema_policy */
+    rowlock_event_fn on_event;  /* told what happens, see rowlock_event; none */
+    void *event_payload;
+    int64_t reap_interval_ms;  /* the client reaps about so often; 0: only by rowlock_reap() */
+    int64_t reap_retention_ms; /* of that: as in rowlock_reap_options */
 } rowlock_options;
 
 #define ROWLOCK_OPTIONS_INIT ROWLOCK_INIT_(rowlock_options)
@@ -185,16 +234,33 @@ typedef struct rowlock_holder {
     char owner[ROWLOCK_OWNER_MAX + 1];
 } rowlock_holder;
 
+/* The lock is lost: `loss` (enum rowlock_loss) says why. Told before the database lets anybody else
+ * in, at the moment from which rowlock_check() answers LOST; once for each handle, by the client's
+ * own thread, with no lock of the library's held; never after rowlock_release() has returned. It
+ * may use the library and release the lock (but not inside rowlock_with()); it must not close the
+ * client nor wait for a thread that releases the lock, and should return soon: others are told by
+ * the same thread. */
+typedef void (*rowlock_lost_fn)(rowlock_lock *lock, int loss, void *payload);
+
 typedef struct rowlock_acquire_options {
     size_t size;
     int64_t ttl_ms;             /* lease, 50 ms to 31 days; the client's */
-    int64_t wait_ms;            /* 0: one try; > 0: at most so long; ROWLOCK_FOREVER */
+    int64_t wait_ms;            /* 0: one try; > 0: at most so long; ROWLOCK_FOREVER. A row that a
+                                 * transaction has locked makes it up to a tenth of a second longer,
+                                 * on SQLite half a second */
     const char *owner;          /* the client's, or this thread's */
     const char *note;           /* for the person who looks: what is being done */
     size_t name_length;         /* for names with NUL bytes; 0: the name ends at its NUL */
     const size_t *name_lengths; /* the same for rowlock_acquire_many(), one for each name */
     rowlock_cancel *cancel;     /* ends the wait when fired */
     rowlock_holder *holder;     /* out, filled with BUSY and TIMEOUT */
+    int32_t renew;              /* nonzero: renewed in the background until it is released. A lease
+                                 * that is shorter than call_timeout_ms may be lost when a call of
+                                 * that thread's hangs */
+    int64_t max_hold_ms;        /* held no longer than this, renewed or not; 0: no bound. Of several
+                                 * handles of one hold the shortest counts */
+    rowlock_lost_fn on_lost;    /* told when the lock is lost; none */
+    void *lost_payload;
 } rowlock_acquire_options;
 
 #define ROWLOCK_ACQUIRE_OPTIONS_INIT ROWLOCK_INIT_(rowlock_acquire_options)
@@ -235,6 +301,11 @@ ROWLOCK_API int rowlock_adopt(rowlock_lock **out, rowlock_client *client, const 
  * until the deadline, try again; EDRIVER; EINVAL; ECLOSED; EFORK. */
 ROWLOCK_API int rowlock_renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err);
 
+/* Renews it if less than `remaining_ms` is left, else does nothing: for work in steps of a known
+ * length. Statuses as rowlock_renew(). OK says that it is held; for how long tells
+ * rowlock_remaining(): not beyond max_hold_ms. */
+ROWLOCK_API int rowlock_ensure(rowlock_lock *lock, int64_t remaining_ms, rowlock_error *err);
+
 /* Is it held, by this process's own clock? No I/O. OK, LOST (for ever), ECLOSED, EFORK, EINVAL. The
  * deadline counts from before the request was sent, less a margin, so that the answer turns LOST
  * before the database's does. Any thread. */
@@ -242,6 +313,14 @@ ROWLOCK_API int rowlock_check(const rowlock_lock *lock);
 
 /* Milliseconds until rowlock_check() turns LOST; 0 if it has. No I/O. Any thread. */
 ROWLOCK_API int64_t rowlock_remaining(const rowlock_lock *lock);
+
+/* Why it was lost, enum rowlock_loss; NONE as long as rowlock_check() says OK. No I/O. Any thread.
+ */
+ROWLOCK_API int rowlock_loss(const rowlock_lock *lock);
+
+/* A descriptor that becomes readable when the lock is lost, and stays so; for poll(). Borrowed: it
+ * is closed by rowlock_release(). Made when first asked for. -1 and an error if there is none. */
+ROWLOCK_API int rowlock_lost_fd(rowlock_lock *lock, rowlock_error *err);
 
 /* The fencing token of this tenure, at most 2^63-1; 0 for NULL. Any thread. */
 ROWLOCK_API uint64_t rowlock_fence(const rowlock_lock *lock);
@@ -251,9 +330,10 @@ ROWLOCK_API const char *rowlock_owner(const rowlock_lock *lock);
 
 /* Gives one hold back, frees the handle whatever the answer and sets *lock to NULL. The last hold
  * of a tenure frees the lock. A second release through the same variable is EINVAL. OK; LOST (the
- * lease had ended, nothing of the next owner's is touched); ECONNECT or EUNKNOWN (if it is not free
- * it frees itself when the ttl has passed); ECLOSED (released by rowlock_close()); EDRIVER; EFORK;
- * EINVAL. */
+ * lease had ended, nothing of the next owner's is touched); ECONNECT, EUNKNOWN or EDRIVER (if it is
+ * not free it frees itself when the ttl has passed; EDRIVER also if a transaction keeps the row
+ * locked all the time, one that guards it perhaps: commit first); ECLOSED (released by
+ * rowlock_close()); EFORK; EINVAL. */
 ROWLOCK_API int rowlock_release(rowlock_lock **lock, rowlock_error *err);
 
 /* Runs fn(lock, payload) under the lock and always releases it. *out is what fn returned; it is not
@@ -263,6 +343,71 @@ ROWLOCK_API int rowlock_with(int *out, rowlock_client *client, const char *name,
                              const rowlock_acquire_options *options,
                              int (*fn)(rowlock_lock *lock, void *payload), void *payload,
                              rowlock_error *err);
+
+/* ---- transactions ---------------------------------------------------------------------------- */
+
+/* TRANSACTION MODE. The lock is the row itself, locked by SELECT ... FOR UPDATE inside a
+ * transaction. COMMIT and ROLLBACK free it, and so does the end of the connection; also ROLLBACK TO
+ * a savepoint that is older than the lock, and on MySQL every statement that commits implicitly
+ * (CREATE TABLE and so on). No clock is
+ * involved and nothing is to be renewed; what the transaction writes and the lock stand or fall
+ * together. It is meant for work in the same database: if the server ends the transaction
+ * (idle_in_transaction_session_timeout, an administrator, a crash) the lock is gone without a word,
+ * but so are the writes.
+ *
+ * Both modes share the names: a lease that lives is BUSY to a transaction, whoever holds it, and a
+ * lock that a transaction has is BUSY to a lease. Who holds a lock in a transaction cannot be seen
+ * from outside: rowlock_list() does not show it, a rowlock_holder has no owner. The fence is raised
+ * in the transaction and counts once that is committed.
+ *
+ * In a connection of the application's own, which is the usual place: rowlock_postgresql_lock(),
+ * rowlock_mysql_lock(), rowlock_sqlite_lock(), in the drivers' headers. In one of the library's:
+ * rowlock_tx_begin(). As in every transaction, statements of the application's own and the COMMIT
+ * may fail by a deadlock or a serialization failure: roll back and begin again.
+ *
+ * THE GUARD joins both worlds: rowlock_postgresql_guard() and its sisters prove, inside a
+ * transaction of the application's, that a lease lock is still held, and keep it from being taken
+ * over before that transaction has ended. It is for the application to roll back when they say
+ * LOST, and to release the lock after the COMMIT. */
+
+typedef struct rowlock_tx_options {
+    size_t size;
+    int64_t wait_ms;            /* 0: no wait; > 0: at most so long; ROWLOCK_FOREVER */
+    int32_t in_line;            /* nonzero: keeps its place among those who wait for the row, as the
+                                 * database orders them: one statement waits all the time. Neither
+                                 * cancel nor rowlock_close() is noticed before it ends. By default
+                                 * a statement waits a few seconds and is then sent anew */
+    const size_t *name_lengths; /* one for each name; NULL: names end at their NUL */
+    rowlock_cancel *cancel;     /* ends the wait when fired */
+    rowlock_holder *holder;     /* out, filled with BUSY and TIMEOUT as far as it is known */
+} rowlock_tx_options;
+
+#define ROWLOCK_TX_OPTIONS_INIT ROWLOCK_INIT_(rowlock_tx_options)
+
+/* Begins a transaction (READ COMMITTED) on a connection of the library's and locks n names in it,
+ * all or none, in byte order. Statements of the application's run in it by way of
+ * rowlock_postgresql_connection() and its sisters. End it with rowlock_tx_commit() or
+ * rowlock_tx_rollback(); rowlock_close() leaves it open. A handle belongs to one thread at a time.
+ *
+ * OK; BUSY (no wait asked for); TIMEOUT; CANCELLED; EINVAL; ENOTSUP (the driver has no
+ * transactions); ECONNECT (also if max_connections transactions are open all the time), ESCHEMA,
+ * EDRIVER, ENOMEM, ECLOSED, EFORK: nothing is locked. Any thread. */
+ROWLOCK_API int rowlock_tx_begin(rowlock_tx **out, rowlock_client *client, const char *const *names,
+                                 size_t n, const rowlock_tx_options *options, rowlock_error *err);
+
+/* The fence of the i-th name as given; 0 for NULL and beyond the last. */
+ROWLOCK_API uint64_t rowlock_tx_fence(const rowlock_tx *tx, size_t i);
+
+/* Commits, frees the handle whatever the answer and sets *tx to NULL. OK; EDRIVER (refused, or it
+ * had failed before: rolled back; err->retryable: begin again; or the application itself has ended
+ * it, which the message says); ECONNECT (the connection was gone
+ * before: rolled back); EUNKNOWN (the answer was lost: look); EFORK; EINVAL. */
+ROWLOCK_API int rowlock_tx_commit(rowlock_tx **tx, rowlock_error *err);
+
+/* Undoes it, frees the handle and sets *tx to NULL. OK, also if the connection is gone, or has a
+ * statement under way and is closed: then the server does so, as soon as it notices; EFORK;
+ * EINVAL. */
+ROWLOCK_API int rowlock_tx_rollback(rowlock_tx **tx, rowlock_error *err);
 
 /* ---- cancelling ------------------------------------------------------------------------------ */
 
@@ -336,6 +481,33 @@ typedef struct rowlock_reap_options {
  * once. */
 ROWLOCK_API int rowlock_reap(uint64_t *out, rowlock_client *client,
                              const rowlock_reap_options *options, rowlock_error *err);
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* Bucket i counts what took 2^i microseconds and more, but less than 2^(i+1); the first also what
+ * took less, the last what took longer. */
+#define ROWLOCK_BUCKETS 40
+
+/* Of one client since it was opened, unless said otherwise. Fields are only ever appended. */
+typedef struct rowlock_counters {
+    size_t size;
+    uint64_t acquired, busy, timed_out, cancelled;
+    uint64_t released, lost, renewed, reaped;
+    uint64_t errors;                        /* calls that failed in the end */
+    uint64_t retries;                       /* requests that were sent again */
+    uint64_t deadlock_retries;              /* of these: because the database asked for it */
+    uint64_t reconnects;                    /* connections opened after one was lost */
+    uint64_t held;                          /* now */
+    uint64_t connections;                   /* now, with those of transactions */
+    uint64_t wait_buckets[ROWLOCK_BUCKETS]; /* of acquiring, granted or not */
+    uint64_t hold_buckets[ROWLOCK_BUCKETS]; /* of holding, until released or lost */
+} rowlock_counters;
+
+#define ROWLOCK_COUNTERS_INIT ROWLOCK_INIT_(rowlock_counters)
+
+/* Fills *out, whose size is set. Cheap: no I/O, no lock that a call under way could hold. Any
+ * thread. OK; EINVAL; EFORK; ECLOSED. */
+ROWLOCK_API int rowlock_stats(rowlock_counters *out, rowlock_client *client, rowlock_error *err);
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 

@@ -22,6 +22,43 @@ extern "C" {
 /* For rowlock_open(). A constant. */
 ROWLOCK_API const rowlock_driver *rowlock_sqlite(void);
 
+struct sqlite3; /* SQLite's own */
+
+/* Locks n names, all or none, in byte order, in the transaction that is open on `db`: see
+ * TRANSACTION MODE in rowlock.h. `client` is open on the same file, which may be any of those
+ * attached to `db`. `fences` is an array of n, or NULL.
+ *
+ * SQLite admits one transaction that writes: with a lock in one, all other locks in the file are
+ * BUSY, and with BEGIN IMMEDIATE the wait for it is SQLite's. After a plain BEGIN this call waits,
+ * as long as wait_ms says, whatever the busy timeout is (a busy handler of the application's own is
+ * asked as usual). A transaction that has read already and is behind cannot write any more: EDRIVER
+ * and retryable. Whatever the answer, it goes on with all that was written in it. Do not
+ * wait for a lease in a transaction that has written, or was begun with BEGIN IMMEDIATE: its holder
+ * cannot give it back before that ends. In a file without a write-ahead log the COMMIT itself may
+ * be SQLITE_BUSY, and may be sent again.
+ *
+ * OK; BUSY, TIMEOUT, CANCELLED, ECLOSED; EINVAL (nothing done: a bad argument, a client of another
+ * kind, no open transaction, another file); EDRIVER (retryable: roll back and begin again, with
+ * BEGIN IMMEDIATE); ESCHEMA; ENOMEM; EFORK. One thread at a time for each connection. */
+ROWLOCK_API int rowlock_sqlite_lock(uint64_t *fences, rowlock_client *client, struct sqlite3 *db,
+                                    const char *const *names, size_t n,
+                                    const rowlock_tx_options *options, rowlock_error *err);
+
+/* THE GUARD: commit only if I still hold this lease. In the transaction that is open on `db`,
+ * proves by the database's clock that `lock` is held under its fence, and makes it the one that
+ * writes, so that nobody can take the lock over before it ends, even if the lease ends meanwhile.
+ * Until then all other calls on locks in the file wait or are BUSY, renewals too. Release the lock
+ * after the COMMIT.
+ *
+ * OK: what the transaction writes is committed under the lock, or not at all. LOST: roll back.
+ * EDRIVER, retryable: another transaction writes. EINVAL, ESCHEMA, ECLOSED, EFORK as above. */
+ROWLOCK_API int rowlock_sqlite_guard(rowlock_lock *lock, struct sqlite3 *db, rowlock_error *err);
+
+/* The connection of a transaction that rowlock_tx_begin() began, for statements of the
+ * application's; borrowed until its end. NULL if `tx` is, or is not SQLite's. It is closed
+ * afterwards, whatever was done to it. */
+ROWLOCK_API struct sqlite3 *rowlock_sqlite_connection(rowlock_tx *tx);
+
 #ifdef __cplusplus
 }
 #endif

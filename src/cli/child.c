@@ -3,8 +3,10 @@
  * The command that runs under the lock: its process group, its signals, its terminal.
  *
  * Signals are passed on in the handler itself, so that they arrive at once even while the loop is
- * talking to the database. SIGCHLD stays blocked and is waited for. */
+ * talking to the database. The library's thread blocks all of them. SIGCHLD is let through while
+ * the loop waits, and only then. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -38,16 +40,25 @@ static void on_signal(int number)
     errno = saved;
 }
 
+/* Ends the wait, which is all it is for. */
+static void on_child(int number)
+{
+    (void)number;
+}
+
 void cli_signals_start(rowlock_cancel *cancel)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction child_action = {.sa_handler = on_child};
     struct sigaction before;
     sigset_t child;
 
     state.cancel = cancel;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &child, &state.original);
+    pthread_sigmask(SIG_BLOCK, &child, &state.original);
+    sigemptyset(&child_action.sa_mask);
+    sigaction(SIGCHLD, &child_action, NULL);
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof(forwarded) / sizeof(forwarded[0]); i++) {
         /* ignored when we started (nohup, a shell's background job): stays ignored */
@@ -62,7 +73,7 @@ int cli_signals_caught(void)
 }
 
 /* In the child. SIGTTOU is blocked here, so that tcsetpgrp() works from the background. */
-static _Noreturn void become(char **command, pid_t parent, int terminal)
+static _Noreturn void become(const cli_program *program, pid_t parent, int terminal)
 {
     int error;
 
@@ -72,35 +83,39 @@ static _Noreturn void become(char **command, pid_t parent, int terminal)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(CLI_LOST); /* it died before we could ask to be told */
-    sigprocmask(SIG_SETMASK, &state.original, NULL);
-    execvp(command[0], command);
+    if (program->prepare(program->payload) != 0) {
+        cli_message("out of memory");
+        _exit(CLI_OTHER);
+    }
+    pthread_sigmask(SIG_SETMASK, &state.original, NULL);
+    execvp(program->command[0], program->command);
     error = errno;
-    cli_message("cannot run '%s': %s", command[0], strerror(error));
+    cli_message("cannot run '%s': %s", program->command[0], strerror(error));
     _exit(error == ENOENT || error == ENOTDIR ? CLI_NOT_FOUND : CLI_NOT_EXEC);
 }
 
-int cli_child_start(cli_child *child, char **command)
+int cli_child_start(cli_child *child, const cli_program *program)
 {
     pid_t parent = getpid();
     sigset_t all, before;
 
     child->terminal = isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
     sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     if (state.caught) {
-        sigprocmask(SIG_SETMASK, &before, NULL);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
         return CLI_SIGNAL + state.caught;
     }
     child->pid = fork();
     if (child->pid == 0)
-        become(command, parent, child->terminal);
+        become(program, parent, child->terminal);
     if (child->pid > 0) {
         setpgid(child->pid, child->pid); /* both sides, whoever comes first */
         if (child->terminal)
             tcsetpgrp(STDIN_FILENO, child->pid);
         state.group = child->pid;
     }
-    sigprocmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (child->pid < 0) {
         cli_message("cannot start a process: %s", strerror(errno));
         return CLI_OTHER;
@@ -114,13 +129,13 @@ static void set_foreground(pid_t group)
 
     sigemptyset(&output);
     sigaddset(&output, SIGTTOU);
-    sigprocmask(SIG_BLOCK, &output, &before);
+    pthread_sigmask(SIG_BLOCK, &output, &before);
     tcsetpgrp(STDIN_FILENO, group);
-    sigprocmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 /* Ctrl-Z stopped the child: stop, too, so that the shell takes over, and go on with it later. The
- * lease is not renewed meanwhile; the loop looks at it before it does anything else. */
+ * library's thread stops along, and the lease is not renewed meanwhile. */
 static void follow_stop(const cli_child *child)
 {
     if (!child->terminal)
@@ -161,16 +176,16 @@ void cli_child_end(cli_child *child)
         set_foreground(getpgrp());
 }
 
-int cli_child_wait(cli_child *child, int64_t ms)
+int cli_child_wait(cli_child *child, int fd, int64_t ms)
 {
     const struct timespec timeout = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    sigset_t set;
+    struct pollfd polled = {.fd = fd, .events = POLLIN};
+    sigset_t mask = state.original;
 
     if (has_ended(child))
         return 1;
-    sigemptyset(&set);
-    sigaddset(&set, SIGCHLD);
-    sigtimedwait(&set, NULL, &timeout);
+    sigdelset(&mask, SIGCHLD);
+    ppoll(&polled, 1, &timeout, &mask);
     return has_ended(child);
 }
 

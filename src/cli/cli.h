@@ -5,6 +5,7 @@
 #ifndef ROWLOCK_CLI_H
 #define ROWLOCK_CLI_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
@@ -49,6 +50,9 @@ size_t cli_utf8(const char *s, size_t n);
  * `out` has room for 4 * n + 1 bytes. */
 void cli_printable(char *out, const char *s, size_t n);
 
+/* How many characters a text has, -1 if it is no UTF-8 or has control characters. */
+int cli_characters(const char *s);
+
 /* ---- arguments (args.c, duration.c) ---------------------------------------------------------- */
 
 typedef struct cli_command {
@@ -58,7 +62,7 @@ typedef struct cli_command {
     int (*run)(const struct cli_command *self, int argc, char **argv); /* argv after the name */
 } cli_command;
 
-extern const cli_command cli_run, cli_list, cli_migrate;
+extern const cli_command cli_run, cli_list, cli_metrics, cli_reap, cli_migrate, cli_fence;
 
 enum cli_kind {
     CLI_FLAG,     /* int *, set to 1 */
@@ -117,6 +121,9 @@ int cli_db_open(rowlock_client **out, cli_db *db, rowlock_options *options);
 /* The driver of a dialect, or if that is NULL of db's address. CLI_GO_ON or an exit status. */
 int cli_db_driver(const rowlock_driver **out, cli_db *db, const char *dialect);
 
+/* The same, but the dialect's name, also if its driver is not built. */
+int cli_db_dialect(const char **out, cli_db *db, const char *dialect);
+
 /* ---- runs inside runs (held.c) --------------------------------------------------------------- */
 
 /* A tenure that a `rowlock run` around this one holds. */
@@ -145,16 +152,42 @@ void cli_signals_start(rowlock_cancel *cancel);
 /* The first of them that came before there was a child, 0 if none. */
 int cli_signals_caught(void);
 
-/* Starts the command in a process group of its own. CLI_GO_ON or an exit status. */
-int cli_child_start(cli_child *child, char **command);
+typedef struct cli_program {
+    char **command;
+    int (*prepare)(const void *payload); /* in the child, before the command; 0 or -1 */
+    const void *payload;
+} cli_program;
 
-/* Waits at most ms. 1 if the child has ended; 0 if not (also early). */
-int cli_child_wait(cli_child *child, int64_t ms);
+/* Starts the command in a process group of its own. CLI_GO_ON or an exit status. */
+int cli_child_start(cli_child *child, const cli_program *program);
+
+/* Waits at most ms, and while fd (-1: none) is not readable. 1 if the child has ended; 0 if not
+ * (also early). */
+int cli_child_wait(cli_child *child, int fd, int64_t ms);
 
 /* A signal to the whole group, until cli_child_end(). */
 void cli_child_signal(const cli_child *child, int signal_number);
 
 /* After cli_child_wait() said 1: collects the status and takes the terminal back. */
 void cli_child_end(cli_child *child);
+
+/* ---- the child and its lease (watch.c) ------------------------------------------------------- */
+
+typedef struct cli_watch {
+    rowlock_client *client;
+    rowlock_lock *lock; /* which the library renews */
+    const char *name, *shown;
+    int64_t ttl_ms, max_hold_ms; /* max_hold_ms 0: no bound */
+    int lost;                    /* it was, which has been said */
+    atomic_int running;          /* what fails now are renewals */
+    atomic_int failing;          /* the last one did; said once */
+} cli_watch;
+
+/* The on_event of the client, with the watch as its payload: tells of renewals that fail. */
+void cli_watch_event(const rowlock_event *event, void *payload);
+
+/* Runs the command, and ends it before the lease does. Its exit status, CLI_LOST, or that of what
+ * kept it from starting. */
+int cli_watch_run(cli_watch *watch, const cli_program *program);
 
 #endif

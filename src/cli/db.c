@@ -30,11 +30,14 @@ typedef const rowlock_driver *(*driver_fn)(void); /* NULL: not built in */
 static const struct scheme {
     const char *name;
     const char *after; /* what must follow the name in an address */
+    const char *dialect;
     driver_fn driver;
 } schemes[] = {
-    {"postgresql", "://", rowlock_postgresql}, {"postgres", "://", rowlock_postgresql},
-    {"mysql", "://", rowlock_mysql},           {"mariadb", "://", rowlock_mysql},
-    {"sqlite", ":", rowlock_sqlite},
+    {"postgresql", "://", "postgresql", rowlock_postgresql},
+    {"postgres", "://", "postgresql", rowlock_postgresql},
+    {"mysql", "://", "mysql", rowlock_mysql},
+    {"mariadb", "://", "mysql", rowlock_mysql},
+    {"sqlite", ":", "sqlite", rowlock_sqlite},
 };
 
 enum { SCHEMES = sizeof(schemes) / sizeof(schemes[0]), POSTGRESQL = 0, SQLITE = 4 };
@@ -164,23 +167,41 @@ int cli_db_open(rowlock_client **out, cli_db *db, rowlock_options *options)
     return CLI_GO_ON;
 }
 
-int cli_db_driver(const rowlock_driver **out, cli_db *db, const char *dialect)
+static int choose(const struct scheme **out, cli_db *db, const char *dialect)
 {
-    const struct scheme *scheme = &schemes[SQLITE];
     int result;
 
     if (dialect) {
-        scheme = find_scheme(dialect, strlen(dialect));
-        if (!scheme)
+        const struct scheme *found = find_scheme(dialect, strlen(dialect));
+
+        if (!found)
             return cli_usage("unknown dialect '%.*s'; known are postgresql, mysql and sqlite",
                              cli_shown(dialect), dialect);
-        return driver_of(out, scheme);
+        *out = found;
+        return CLI_GO_ON;
     }
     result = from_environment(db);
     if (result != CLI_GO_ON)
         return result;
     if (!db->address)
         return cli_usage("give --dialect postgresql, mysql or sqlite");
-    result = scheme_of(&scheme, db->address);
+    return scheme_of(out, db->address);
+}
+
+int cli_db_driver(const rowlock_driver **out, cli_db *db, const char *dialect)
+{
+    const struct scheme *scheme = &schemes[SQLITE];
+    int result = choose(&scheme, db, dialect);
+
     return result == CLI_GO_ON ? driver_of(out, scheme) : result;
+}
+
+int cli_db_dialect(const char **out, cli_db *db, const char *dialect)
+{
+    const struct scheme *scheme = &schemes[SQLITE];
+    int result = choose(&scheme, db, dialect);
+
+    if (result == CLI_GO_ON)
+        *out = scheme->dialect;
+    return result;
 }

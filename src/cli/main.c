@@ -6,7 +6,8 @@
 
 #include "cli.h"
 
-static const cli_command *const commands[] = {&cli_run, &cli_list, &cli_migrate};
+static const cli_command *const commands[] = {&cli_run,  &cli_list,    &cli_metrics,
+                                              &cli_reap, &cli_migrate, &cli_fence};
 
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 

@@ -98,6 +98,23 @@ static int is_control(const char *s, size_t length)
            (length == 2 && u[0] == 0xc2 && u[1] < 0xa0);
 }
 
+int cli_characters(const char *s)
+{
+    size_t left = strlen(s);
+    int count = 0;
+
+    while (left > 0) {
+        size_t length = cli_utf8(s, left);
+
+        if (length == 0 || is_control(s, length))
+            return -1;
+        s += length;
+        left -= length;
+        count++;
+    }
+    return count;
+}
+
 void cli_printable(char *out, const char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {

@@ -2,7 +2,6 @@
  *
  * Acquiring: one lock or many, at once or after a wait. All memory is had before the first request
  * goes out, so that a grant is never lost for want of it. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +16,7 @@ typedef struct acquisition {
     rowlock_acquire_options options;
     const char *owner;
     int is_adopted; /* the hold is another's: it is not undone */
+    int64_t since_us;
     size_t n;
     rowlock_op *ops;
     rlk_tenure **tenures;
@@ -24,6 +24,11 @@ typedef struct acquisition {
     size_t *order;
     char owner_buffer[ROWLOCK_OWNER_MAX + 1];
 } acquisition;
+
+static int is_watched(const rowlock_acquire_options *options)
+{
+    return options->renew || options->on_lost != NULL;
+}
 
 static int check(acquisition *a, rowlock_error *err)
 {
@@ -35,15 +40,19 @@ static int check(acquisition *a, rowlock_error *err)
         options->note = "";
     if (options->owner != NULL && rlk_check_owner(options->owner, err) != ROWLOCK_OK)
         return ROWLOCK_EINVAL;
-    if (options->wait_ms < 0 && options->wait_ms != ROWLOCK_FOREVER)
-        return rlk_fail(err, ROWLOCK_EINVAL,
-                        "wait_ms is negative: 0 is one try, ROWLOCK_FOREVER no bound");
+    if (rlk_check_wait(options->wait_ms, err) != ROWLOCK_OK)
+        return ROWLOCK_EINVAL;
     if (!rlk_is_printable(options->note, 0, ROWLOCK_NOTE_MAX))
         return rlk_fail(err, ROWLOCK_EINVAL,
                         "the note is not at most %d bytes of UTF-8 without control characters",
                         ROWLOCK_NOTE_MAX);
     a->owner = options->owner != NULL ? options->owner : rlk_owner(a->client, a->owner_buffer);
-    return rlk_check_ttl(options->ttl_ms, err);
+    if (options->max_hold_ms != 0 && options->max_hold_ms < ROWLOCK_TTL_MIN_MS)
+        return rlk_fail(err, ROWLOCK_EINVAL, "max_hold_ms of %lld is too short: give %lld or more",
+                        (long long)options->max_hold_ms, (long long)ROWLOCK_TTL_MIN_MS);
+    if (rlk_check_ttl(options->ttl_ms, err) != ROWLOCK_OK)
+        return ROWLOCK_EINVAL;
+    return is_watched(options) ? rlk_watch_start(a->client, err) : ROWLOCK_OK;
 }
 
 static void discard(acquisition *a)
@@ -76,22 +85,10 @@ static int reserve(acquisition *a)
     return room;
 }
 
-typedef struct numbered_name {
-    const char *name;
-    size_t length, number;
-} numbered_name;
-
-static int by_name(const void *a, const void *b)
-{
-    const numbered_name *x = a, *y = b;
-    int order = memcmp(x->name, y->name, x->length < y->length ? x->length : y->length);
-
-    return order != 0 ? order : (x->length > y->length) - (x->length < y->length);
-}
-
 /* Fills slot i. Memory for it has been had or is had here. */
-static int prepare(acquisition *a, size_t i, const numbered_name *name, uint64_t fence)
+static int prepare(acquisition *a, size_t i, const rlk_name *name, uint64_t fence)
 {
+    const rowlock_acquire_options *options = &a->options;
     rowlock_op *op = &a->ops[i];
     rlk_tenure *tenure = rlk_tenure_new(name->name, name->length, a->owner);
 
@@ -102,35 +99,26 @@ static int prepare(acquisition *a, size_t i, const numbered_name *name, uint64_t
     tenure->ttl_us = a->options.ttl_ms * 1000;
     tenure->fence = fence;
     tenure->is_adopted = a->is_adopted != 0;
+    a->locks[i]->on_lost = options->on_lost;
+    a->locks[i]->lost_payload = options->lost_payload;
+    a->locks[i]->renew = options->renew != 0;
+    atomic_store(&a->locks[i]->lost_fd, -1);
     rlk_op_of(op, tenure);
-    op->note = a->options.note;
+    op->note = options->note;
+    if (options->max_hold_ms != 0 && options->max_hold_ms < options->ttl_ms)
+        op->ttl_us = options->max_hold_ms * 1000;
     a->order[i] = name->number;
     return 1;
-}
-
-static int sort_names(numbered_name *names, size_t n, rowlock_error *err)
-{
-    qsort(names, n, sizeof *names, by_name);
-    for (size_t i = 1; i < n; i++) {
-        if (by_name(&names[i - 1], &names[i]) == 0)
-            return rlk_fail(err, ROWLOCK_EINVAL, "a name is given twice: '%.*s'",
-                            (int)names[i].length, names[i].name);
-    }
-    return ROWLOCK_OK;
 }
 
 static int prepare_all(acquisition *a, const char *const *names, const size_t *lengths,
                        uint64_t fence, rowlock_error *err)
 {
-    numbered_name *sorted = calloc(a->n, sizeof *sorted);
-    int rc = sorted != NULL && reserve(a) ? ROWLOCK_OK : rlk_fail_memory(err);
+    rlk_name *sorted;
+    int rc = rlk_names_sorted(&sorted, names, lengths, a->n, err);
 
-    for (size_t i = 0; i < a->n && rc == ROWLOCK_OK; i++) {
-        sorted[i] = (numbered_name){names[i], lengths == NULL ? 0 : lengths[i], i};
-        rc = rlk_check_name(names[i], &sorted[i].length, err);
-    }
-    if (rc == ROWLOCK_OK)
-        rc = sort_names(sorted, a->n, err);
+    if (rc == ROWLOCK_OK && !reserve(a))
+        rc = rlk_fail_memory(err);
     for (size_t i = 0; i < a->n && rc == ROWLOCK_OK; i++) {
         if (!prepare(a, i, &sorted[i], fence))
             rc = rlk_fail_memory(err);
@@ -147,37 +135,27 @@ static int do_acquire(rowlock_client *client, void *conn, uint32_t timeout_ms, v
     return client->driver.acquire(conn, a->ops, a->n, a->n > 1, timeout_ms, err);
 }
 
-/* The op that stands in the way longest; NULL if all were granted. */
-static const rowlock_op *obstacle(const acquisition *a)
+/* The lease never ends later than this. */
+static void bound_hold(rlk_tenure *tenure, const rlk_sent *sent, int64_t max_hold_ms)
 {
-    const rowlock_op *worst = NULL;
-
-    for (size_t i = 0; i < a->n; i++) {
-        const rowlock_op *op = &a->ops[i];
-
-        if (op->status == ROWLOCK_OK)
-            continue;
-        if (worst == NULL || worst->holder[0] == '\0' ||
-            (op->holder[0] != '\0' && op->remaining_us > worst->remaining_us))
-            worst = op;
-    }
-    return worst;
+    if (max_hold_ms < (RLK_NEVER - sent->at_us) / 1000)
+        atomic_store(&tenure->hold_until_us, sent->at_us + max_hold_ms * 1000);
+    if (max_hold_ms <= tenure->ttl_us / 1000)
+        atomic_store(&tenure->is_last, 1);
 }
 
-static int report_busy(const acquisition *a, int status, const rowlock_op *op, rowlock_error *err)
+/* The last thing of all: from here on a handle may be told as lost, and released. */
+static void watch_all(const acquisition *a, rowlock_lock **out)
 {
-    rowlock_holder *holder = a->options.holder;
+    int64_t now = rlk_clock_us();
 
-    if (holder != NULL) {
-        memcpy(holder->name, op->name, op->name_length);
-        snprintf(holder->owner, sizeof holder->owner, "%s", op->holder);
-        holder->fence = op->holder_fence;
-        holder->remaining_ms = op->remaining_us / 1000;
+    pthread_mutex_lock(&a->client->mutex);
+    for (size_t i = 0; i < a->n; i++) {
+        if (out[i]->renew && out[i]->tenure->renewers == 0)
+            rlk_plan_renewal(out[i]->tenure, now);
+        rlk_watch_add(a->client, out[i]);
     }
-    return rlk_fail_native(err, status, 0, NULL, 1, "%sheld by %.160s for another %lld ms",
-                           status == ROWLOCK_TIMEOUT ? "still " : "",
-                           op->holder[0] == '\0' ? "somebody" : op->holder,
-                           (long long)(op->remaining_us / 1000));
+    pthread_mutex_unlock(&a->client->mutex);
 }
 
 /* All granted: hand the handles out, unless the answer came so late that the lease is over. */
@@ -199,8 +177,11 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
                                    "the database took so long that the lease of %lld ms had ended",
                                    (long long)a->options.ttl_ms);
         }
-        atomic_store(&a->tenures[i]->deadline_us, deadline);
         a->tenures[i]->fence = a->ops[i].fence;
+        a->tenures[i]->acquired_us = now;
+        if (a->options.max_hold_ms != 0)
+            bound_hold(a->tenures[i], sent, a->options.max_hold_ms);
+        rlk_tenure_prolong(a->tenures[i], deadline);
     }
     pthread_mutex_lock(&a->client->mutex);
     for (size_t i = 0; i < a->n; i++) {
@@ -211,8 +192,28 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
         a->tenures[i] = NULL;
         a->locks[i] = NULL;
     }
+    if (a->client->watch.first != NULL)
+        rlk_watch_wake(a->client); /* another handle's tenure may have changed, or be over */
     pthread_mutex_unlock(&a->client->mutex);
+    rlk_count(&a->client->counters.acquired, a->n);
+    for (size_t i = 0; i < a->n; i++)
+        rlk_emit_tenure(a->client, ROWLOCK_EVENT_ACQUIRED, out[i]->tenure, now - a->since_us);
+    if (is_watched(&a->options))
+        watch_all(a, out);
     return rlk_ok(err);
+}
+
+static void count_outcome(const acquisition *a, int rc)
+{
+    rlk_counters *counters = &a->client->counters;
+
+    rlk_count_time(counters->wait_buckets, rlk_clock_us() - a->since_us);
+    if (rc == ROWLOCK_BUSY)
+        rlk_count(&counters->busy, 1);
+    else if (rc == ROWLOCK_TIMEOUT)
+        rlk_count(&counters->timed_out, 1);
+    else if (rc == ROWLOCK_CANCELLED)
+        rlk_count(&counters->cancelled, 1);
 }
 
 static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
@@ -228,14 +229,14 @@ static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
         rc = rlk_call(a->client, a->client->call_timeout_us, do_acquire, a, &sent, err);
         if (rc != ROWLOCK_OK)
             return rc;
-        busy = obstacle(a);
+        busy = rlk_obstacle(a->ops, a->n);
         if (busy == NULL)
             return hand_out(a, &sent, out, err);
         if (a->options.wait_ms == 0)
-            return report_busy(a, ROWLOCK_BUSY, busy, err);
+            return rlk_report_busy(a->options.holder, ROWLOCK_BUSY, busy, err);
         rc = rlk_wait_next(&wait, busy->remaining_us, err);
         if (rc == ROWLOCK_TIMEOUT)
-            return report_busy(a, ROWLOCK_TIMEOUT, busy, err);
+            return rlk_report_busy(a->options.holder, ROWLOCK_TIMEOUT, busy, err);
         if (rc != ROWLOCK_OK)
             return rc;
     }
@@ -273,8 +274,11 @@ static int run(rowlock_lock **out, rowlock_client *client, const char *const *na
     if (rc == ROWLOCK_OK)
         rc = prepare_all(&a, names, many ? a.options.name_lengths : &a.options.name_length, fence,
                          err);
-    if (rc == ROWLOCK_OK)
+    a.since_us = rlk_clock_us();
+    if (rc == ROWLOCK_OK) {
         rc = fn(&a, out, err);
+        count_outcome(&a, rc);
+    }
     discard(&a);
     rlk_leave(client);
     return rc;
@@ -296,11 +300,8 @@ int rowlock_acquire_many(rowlock_lock **out, rowlock_client *client, const char 
         return rlk_fail(err, ROWLOCK_EINVAL, "out is NULL");
     for (size_t i = 0; i < n; i++)
         out[i] = NULL;
-    if (names == NULL)
-        return rlk_fail(err, ROWLOCK_EINVAL, "names is NULL");
-    if (n < 1 || n > ROWLOCK_BATCH_MAX)
-        return rlk_fail(err, ROWLOCK_EINVAL, "%zu names at once: give 1 to %d", n,
-                        ROWLOCK_BATCH_MAX);
+    if (rlk_check_names(names, n, err) != ROWLOCK_OK)
+        return ROWLOCK_EINVAL;
     return run(out, client, names, n, 1, 0, options, acquire, err);
 }
 

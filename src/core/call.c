@@ -21,9 +21,41 @@ static int pause_before_retry(rowlock_client *client, int64_t *pause_us, int64_t
     return rlk_sleep_until(until, fds, client->settling ? 0 : 1) < 0;
 }
 
+/* Puts the connection back where it came from, unless the caller keeps it. */
+static void give_back(rowlock_client *client, rlk_conn *conn, int rc, rlk_conn **kept)
+{
+    int is_broken = rc == ROWLOCK_ECONNECT || rc == ROWLOCK_EUNKNOWN;
+
+    if (kept == NULL && is_broken) {
+        rlk_pool_drop(client, conn);
+    } else if (kept == NULL) {
+        rlk_pool_put(client, conn);
+    } else if (rc == ROWLOCK_OK) {
+        *kept = conn;
+    } else if (is_broken) {
+        rlk_pool_lose(client, conn);
+        rlk_pool_close_idle(client);
+    } else {
+        rlk_pool_return(client, conn);
+    }
+}
+
+static void tell_reconnect(rowlock_client *client)
+{
+    int has_reconnected;
+
+    pthread_mutex_lock(&client->mutex);
+    has_reconnected = client->has_reconnected;
+    client->has_reconnected = 0;
+    pthread_mutex_unlock(&client->mutex);
+    if (has_reconnected)
+        rlk_emit(client, &(rowlock_event){.size = sizeof(rowlock_event),
+                                          .kind = ROWLOCK_EVENT_RECONNECTED});
+}
+
 /* One try. *again: it failed in a way that leaves room for another. */
-static int try_once(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
-                    rlk_sent *sent, int *again, rowlock_error *err)
+static int try_once(rlk_conn **kept, rowlock_client *client, int64_t deadline_us, rlk_call_fn fn,
+                    void *arg, rlk_sent *sent, int *again, rowlock_error *err)
 {
     rowlock_error local;
     rlk_conn *conn;
@@ -31,7 +63,8 @@ static int try_once(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn,
     int rc;
 
     err = err == NULL ? &local : err;
-    rc = rlk_pool_get(&conn, client, deadline_us, err);
+    rc = kept == NULL ? rlk_pool_get(&conn, client, deadline_us, err)
+                      : rlk_pool_lend(&conn, client, deadline_us, err);
     if (rc != ROWLOCK_OK) {
         *again = rc == ROWLOCK_ECONNECT && err->retryable;
         return rc;
@@ -39,10 +72,8 @@ static int try_once(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn,
     sent->at_us = rlk_clock_us();
     left = deadline_us - sent->at_us;
     rc = fn(client, conn->state, left < 1000 ? 1 : (uint32_t)(left / 1000), arg, err);
-    if (rc == ROWLOCK_ECONNECT || rc == ROWLOCK_EUNKNOWN)
-        rlk_pool_drop(client, conn);
-    else
-        rlk_pool_put(client, conn);
+    give_back(client, conn, rc, kept);
+    tell_reconnect(client);
     if (rc == ROWLOCK_EUNKNOWN)
         sent->repeated = 1;
     *again = rc == ROWLOCK_ECONNECT || rc == ROWLOCK_EUNKNOWN ||
@@ -50,8 +81,17 @@ static int try_once(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn,
     return rc;
 }
 
-int rlk_call(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg, rlk_sent *sent,
-             rowlock_error *err)
+static void tell_error(rowlock_client *client, const rowlock_error *err)
+{
+    rlk_count(&client->counters.errors, 1);
+    rlk_emit(client, &(rowlock_event){.size = sizeof(rowlock_event),
+                                      .kind = ROWLOCK_EVENT_ERROR,
+                                      .status = err->status,
+                                      .message = err->message});
+}
+
+static int call(rlk_conn **kept, rowlock_client *client, int64_t bound_us, rlk_call_fn fn,
+                void *arg, rlk_sent *sent, rowlock_error *err)
 {
     int64_t deadline = rlk_clock_us() + bound_us;
     int64_t pause = FIRST_PAUSE_US;
@@ -60,16 +100,37 @@ int rlk_call(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg
 
     err = err == NULL ? &local : err;
     *sent = (rlk_sent){0};
-    do {
+    for (;;) {
         again = 0;
-        rc = try_once(client, deadline, fn, arg, sent, &again, err);
-    } while (again && pause_before_retry(client, &pause, deadline));
+        rc = try_once(kept, client, deadline, fn, arg, sent, &again, err);
+        if (!again || !pause_before_retry(client, &pause, deadline))
+            break;
+        rlk_count(&client->counters.retries, 1);
+        if (rc == ROWLOCK_EDRIVER)
+            rlk_count(&client->counters.deadlock_retries, 1);
+    }
     if (rc < 0 && sent->repeated && rc != ROWLOCK_EUNKNOWN) {
         rowlock_error last = *err;
 
-        rlk_fail_native(err, ROWLOCK_EUNKNOWN, last.native_code, last.sqlstate, 1,
-                        "the answer was lost and could not be had again: %.180s", last.message);
-        return ROWLOCK_EUNKNOWN;
+        rc =
+            rlk_fail_native(err, ROWLOCK_EUNKNOWN, last.native_code, last.sqlstate, 1,
+                            "the answer was lost and could not be had again: %.180s", last.message);
     }
+    if (rc < 0)
+        tell_error(client, err);
     return rc;
+}
+
+int rlk_call(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg, rlk_sent *sent,
+             rowlock_error *err)
+{
+    return call(NULL, client, bound_us, fn, arg, sent, err);
+}
+
+int rlk_call_lent(rlk_conn **kept, rowlock_client *client, int64_t bound_us, rlk_call_fn fn,
+                  void *arg, rowlock_error *err)
+{
+    rlk_sent sent;
+
+    return call(kept, client, bound_us, fn, arg, &sent, err);
 }

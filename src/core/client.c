@@ -64,8 +64,10 @@ static void destroy(rowlock_client *client)
     wipe_and_free(client->address);
     free(client->prefix);
     free(client->schema);
+    free(client->place);
     free(client->owner);
     free(client->tenures.slots);
+    rlk_watch_free(client);
     free(client);
 }
 
@@ -110,6 +112,10 @@ static int check_options(const rowlock_driver *driver, rowlock_options *options,
         rc = check_timeout(options->call_timeout_ms, "call_timeout_ms", err);
     if (rc == ROWLOCK_OK)
         rc = check_timeout(options->connect_timeout_ms, "connect_timeout_ms", err);
+    if (rc == ROWLOCK_OK && options->reap_interval_ms != 0)
+        rc = check_timeout(options->reap_interval_ms, "reap_interval_ms", err);
+    if (rc == ROWLOCK_OK)
+        rc = rlk_check_retention(&options->reap_retention_ms, err);
     if (rc == ROWLOCK_OK && (options->schema_policy < ROWLOCK_SCHEMA_REQUIRE ||
                              options->schema_policy > ROWLOCK_SCHEMA_IGNORE))
         rc = rlk_fail(err, ROWLOCK_EINVAL, "schema_policy %d does not exist",
@@ -131,7 +137,7 @@ static int create(rowlock_client **out, const rowlock_driver *driver, const char
                   const rowlock_options *options, rowlock_error *err)
 {
     rowlock_client *client = calloc(1, sizeof *client);
-    int failed = 0;
+    int failed = 0, rc;
 
     if (client == NULL)
         return rlk_fail_memory(err);
@@ -142,6 +148,10 @@ static int create(rowlock_client **out, const rowlock_driver *driver, const char
     client->call_timeout_us = options->call_timeout_ms * 1000;
     client->connect_timeout_us = options->connect_timeout_ms * 1000;
     client->max_connections = options->max_connections;
+    client->on_event = options->on_event;
+    client->event_payload = options->event_payload;
+    client->reap_interval_us = options->reap_interval_ms * 1000;
+    client->reap_retention_us = options->reap_retention_ms * 1000;
     rlk_owner_head(client->owner_head, sizeof client->owner_head);
     pthread_mutex_init(&client->mutex, NULL);
     rlk_cond_init(&client->changed);
@@ -150,16 +160,17 @@ static int create(rowlock_client **out, const rowlock_driver *driver, const char
     client->schema = copy_of(options->schema, &failed);
     client->owner = copy_of(options->owner, &failed);
     client->close_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (failed || client->close_fd < 0) {
-        int rc =
-            failed ? rlk_fail_memory(err)
-                   : rlk_fail(err, ROWLOCK_ENOMEM, "cannot make a descriptor: %s", strerror(errno));
-
+    if (failed)
+        rc = rlk_fail_memory(err);
+    else if (client->close_fd < 0)
+        rc = rlk_fail(err, ROWLOCK_ENOMEM, "cannot make a descriptor: %s", strerror(errno));
+    else
+        rc = rlk_watch_init(client, err);
+    if (rc == ROWLOCK_OK)
+        *out = client;
+    else
         destroy(client);
-        return rc;
-    }
-    *out = client;
-    return ROWLOCK_OK;
+    return rc;
 }
 
 /* One attempt: a wrong address is told at once, not after retries. */
@@ -200,6 +211,8 @@ int rowlock_open(rowlock_client **out, const rowlock_driver *driver, const char 
     client->may_create = 0;
     if (rc == ROWLOCK_OK)
         rc = rlk_schema_check(client, opts.schema_policy, err);
+    if (rc == ROWLOCK_OK && client->reap_interval_us > 0)
+        rc = rlk_watch_start(client, err);
     if (rc != ROWLOCK_OK) {
         rlk_pool_close_idle(client);
         rlk_client_unref(client);
@@ -207,16 +220,6 @@ int rowlock_open(rowlock_client **out, const rowlock_driver *driver, const char 
     }
     *out = client;
     return rlk_ok(err);
-}
-
-static int by_name(const void *a, const void *b)
-{
-    const rlk_tenure *x = *(rlk_tenure *const *)a, *y = *(rlk_tenure *const *)b;
-    size_t n = x->name_length < y->name_length ? x->name_length : y->name_length;
-    int order = memcmp(x->name, y->name, n);
-
-    return order != 0 ? order
-                      : (x->name_length > y->name_length) - (x->name_length < y->name_length);
 }
 
 /* What a tenure has still to give back at close. */
@@ -289,7 +292,7 @@ static void release_all(rowlock_client *client)
     if (s.debts != NULL && s.ops != NULL && s.debt_of != NULL) {
         rlk_sent sent;
 
-        qsort(all, s.count, sizeof(rlk_tenure *), by_name);
+        qsort(all, s.count, sizeof(rlk_tenure *), rlk_tenure_by_name);
         for (size_t i = 0; i < s.count; i++)
             s.debts[i] = (debt){all[i], rlk_tenure_is_lost(all[i]) ? 0 : all[i]->handles};
         while (vain < MOST_VAIN && (n = next_batch(&s)) > 0 &&
@@ -324,6 +327,7 @@ void rowlock_close(rowlock_client **client)
     while (c->calls > 0)
         rlk_cond_wait(&c->changed, &c->mutex, RLK_NEVER);
     pthread_mutex_unlock(&c->mutex);
+    rlk_watch_end(c);
     c->settling = 1;
     release_all(c);
     pthread_mutex_lock(&c->mutex);

@@ -18,8 +18,8 @@
 
 /* ---- tenures: what this process holds (tenure.c) ---- */
 
-/* One grant: (name, owner, fence). Re-entrant handles share it. Identity never changes; ttl,
- * seen, handles, refs and next belong to the client's mutex; deadline and lost are read without it.
+/* One grant: (name, owner, fence). Re-entrant handles share it. Identity never changes; deadline,
+ * lost and what they follow from are read without a lock; the rest belongs to the client's mutex.
  */
 typedef struct rlk_tenure {
     struct rlk_tenure *next;
@@ -30,10 +30,20 @@ typedef struct rlk_tenure {
     uint32_t handles;                   /* not released yet */
     uint32_t refs;                      /* handles whose memory is there */
     uint8_t seen[ROWLOCK_ATTEMPT_SIZE]; /* the row's attempt as last known */
-    uint8_t is_adopted;          /* one of the holds is another process's own: not ours to undo */
-    _Atomic int64_t deadline_us; /* local clock; held before it */
-    atomic_int lost;             /* once set, for ever */
-    char name[];                 /* NUL-terminated copy; the owner follows */
+    uint8_t is_adopted;  /* one of the holds is another process's own: not ours to undo */
+    uint8_t is_in_batch; /* of renewals, at this moment */
+    uint8_t is_counted;  /* among the lost ones */
+    uint32_t renewers;   /* handles that want it renewed */
+    int64_t acquired_us; /* local clock */
+    int64_t renew_at_us; /* if there are renewers; with others from renew_from_us on */
+    int64_t renew_from_us;
+    _Atomic int64_t hold_until_us; /* held no longer than this; RLK_NEVER */
+    _Atomic int64_t deadline_us;   /* local clock; held before it */
+    atomic_int is_last;            /* the lease was cut by hold_until_us: it is not renewed again */
+    atomic_int is_unreachable;     /* the last renewal had no answer */
+    atomic_int is_late;            /* the last renewal came too late to count: the row lives on */
+    atomic_int lost;               /* enum rowlock_loss; once set, for ever */
+    char name[];                   /* NUL-terminated copy; the owner follows */
 } rlk_tenure;
 
 typedef struct rlk_tenures {
@@ -63,8 +73,20 @@ void rlk_tenures_clear(rlk_tenures *tenures);
  * memory. */
 rlk_tenure **rlk_tenures_all(const rlk_tenures *tenures, size_t *count);
 
+/* Sets the deadline, unless it was later before; not beyond hold_until_us. */
+void rlk_tenure_prolong(rlk_tenure *tenure, int64_t deadline_us);
+
+/* Orders pointers to tenures as drivers want their operations; for qsort(). */
+int rlk_tenure_by_name(const void *a, const void *b);
+
 /* Is it over, by the local clock? Says so for ever after. */
 int rlk_tenure_is_lost(rlk_tenure *tenure);
+
+/* It is over, for this reason unless there was one before. */
+void rlk_tenure_lose(rlk_tenure *tenure, int loss);
+
+/* The ttl to ask for, so that the lease ends by hold_until_us; 0: it has been had already. */
+int64_t rlk_tenure_ttl(const rlk_tenure *tenure, int64_t ttl_us);
 
 /* ---- client (client.c, pool.c, call.c) ---- */
 
@@ -73,6 +95,41 @@ typedef struct rlk_conn {
     max_align_t state[]; /* the driver's */
 } rlk_conn;
 
+/* Counters of rowlock_stats(), added to from any thread. */
+typedef struct rlk_counters {
+    _Atomic uint64_t acquired, busy, timed_out, cancelled, released, lost, renewed, reaped, errors,
+        retries, deadlock_retries, reconnects;
+    _Atomic uint64_t wait_buckets[ROWLOCK_BUCKETS], hold_buckets[ROWLOCK_BUCKETS];
+} rlk_counters;
+
+/* One of the client's own threads, and what wakes it. */
+typedef struct rlk_worker {
+    rowlock_client *client;
+    const char *name;
+    int64_t (*step)(rowlock_client *client); /* all that is due now; when to come again */
+    pthread_t thread;
+    int is_running;
+    int wake_fd, timer_fd;
+    _Atomic int64_t sleeps_until_us; /* 0: awake, and may have looked already */
+} rlk_worker;
+
+/* The keeper renews and reaps, which is I/O; the teller tells of losses, and waits for nothing but
+ * the clock and the application's own callbacks (watch.c). */
+typedef struct rlk_watch {
+    rlk_worker keeper, teller;
+    int is_by_hand; /* tests run the steps themselves */
+    atomic_int stop;
+    rowlock_lock *first;   /* handles that are watched */
+    rowlock_lock *untold;  /* those whose loss is to be told next */
+    rowlock_lock *calling; /* whose on_lost is being called; NULL: none, or it was released in it */
+    pthread_t caller;      /* by this thread */
+    int64_t reap_at_us, reap_pause_us;
+    rowlock_op *ops; /* of a batch of renewals, and whose they are */
+    rlk_tenure **tenures;
+    rlk_tenure **due; /* all that could be in it */
+    size_t due_room;
+} rlk_watch;
+
 struct rowlock_client {
     rowlock_driver
         driver; /* a copy, with defaults for slots that the driver's is too old to have */
@@ -80,6 +137,7 @@ struct rowlock_client {
     char *address; /* may hold a password: wiped before it is freed */
     char *prefix;
     char *schema;         /* or NULL */
+    char *place;          /* where the tables were found, under the mutex; NULL: not asked yet */
     char *owner;          /* or NULL: one for each thread */
     char owner_head[128]; /* of generated owners */
     int64_t ttl_us, call_timeout_us, connect_timeout_us;
@@ -92,15 +150,30 @@ struct rowlock_client {
     pthread_mutex_t mutex;  /* guards what follows */
     pthread_cond_t changed; /* a connection came back, a call left */
     rlk_conn *idle;
-    uint32_t connections; /* idle ones and those in use */
-    uint32_t calls;       /* threads inside the library with this client */
-    size_t refs;          /* the user's pointer and each handle */
+    uint32_t connections;  /* idle ones and those in use, but those lent to transactions */
+    uint32_t transactions; /* connections that are lent to them */
+    uint32_t calls;        /* threads inside the library with this client */
+    size_t refs;           /* the user's pointer and each handle */
     rlk_tenures tenures;
+    rlk_watch watch;
+    int was_cut;         /* a connection was lost, and none opened since */
+    int has_reconnected; /* one was, and nobody has been told */
+
+    rowlock_event_fn on_event; /* from here on without the mutex */
+    void *event_payload;
+    int64_t reap_interval_us, reap_retention_us;
+    rlk_counters counters;
 };
 
 struct rowlock_lock {
     rowlock_client *client;
     rlk_tenure *tenure;
+    rowlock_lost_fn on_lost; /* or NULL */
+    void *lost_payload;
+    int renew;
+    atomic_int lost_fd;            /* or -1 */
+    int is_watched, is_told;       /* under the mutex, with the two that follow; told: not listed */
+    rowlock_lock *next, *previous; /* among the watched ones */
 };
 
 /* Every public call on a client stands between these two. Enter fails with EINVAL (NULL), EFORK or
@@ -119,6 +192,14 @@ void rlk_pool_put(rowlock_client *client, rlk_conn *conn);
 void rlk_pool_drop(rowlock_client *client, rlk_conn *conn);
 void rlk_pool_close_idle(rowlock_client *client);
 
+/* The same for transactions, which may keep a connection for long and must not take the last one
+ * from those who renew leases: as many again as max_connections. Unlike the others they may come
+ * back after the client was closed. Nobody waits here for one to come back: BUSY, with what to say
+ * of it in err. */
+int rlk_pool_lend(rlk_conn **out, rowlock_client *client, int64_t deadline_us, rowlock_error *err);
+void rlk_pool_return(rowlock_client *client, rlk_conn *conn);
+void rlk_pool_lose(rowlock_client *client, rlk_conn *conn);
+
 /* What a call needs done on a connection: one slot of the driver. May run several times. */
 typedef int (*rlk_call_fn)(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
                            rowlock_error *err);
@@ -133,10 +214,41 @@ typedef struct rlk_sent {
 int rlk_call(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg, rlk_sent *sent,
              rowlock_error *err);
 
+/* The same on a connection that is lent; after OK it stays with the caller, in *kept. BUSY: there
+ * was none to be lent, and err says so. */
+int rlk_call_lent(rlk_conn **kept, rowlock_client *client, int64_t bound_us, rlk_call_fn fn,
+                  void *arg, rowlock_error *err);
+
+/* ---- several names at once (names.c) ---- */
+
+typedef struct rlk_name {
+    const char *name;
+    size_t length, number; /* number: its place in the caller's array */
+} rlk_name;
+
+/* Checked, in byte order, none twice; EINVAL says which. To be freed. */
+int rlk_names_sorted(rlk_name **out, const char *const *names, const size_t *lengths, size_t n,
+                     rowlock_error *err);
+int rlk_check_names(const char *const *names, size_t n, rowlock_error *err);
+
+/* The op that stands in the way longest; NULL if all were granted. */
+const rowlock_op *rlk_obstacle(const rowlock_op *ops, size_t n);
+
+/* BUSY or TIMEOUT because of it, also in *holder (may be NULL). */
+int rlk_report_busy(rowlock_holder *holder, int status, const rowlock_op *op, rowlock_error *err);
+
 /* ---- operations on locks (lock.c) ---- */
+
+/* EINVAL for NULL, else as rlk_enter(). */
+int rlk_enter_lock(const rowlock_lock *lock, rowlock_error *err);
+int rlk_lost(rowlock_error *err);
 
 /* The local deadline of a lease: counted from before the request, less a margin. */
 int64_t rlk_deadline(const rlk_sent *sent, int64_t remaining_us, int64_t ttl_us);
+
+/* The database has renewed it. Under the mutex: 0 if the lease that was known before has ended
+ * meanwhile, so that it does not count. `ttl_us` is what was wanted; the op may have had less. */
+int rlk_extend(rlk_tenure *tenure, const rlk_sent *sent, const rowlock_op *op, int64_t ttl_us);
 
 /* Gives back a hold that came too late to count; `seen` of the ops is set. Only the one hold:
  * others may count on theirs. The lease's end does the same if this fails. */
@@ -145,11 +257,64 @@ void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n);
 /* Fills an op from a tenure, with a fresh attempt. */
 void rlk_op_of(rowlock_op *op, const rlk_tenure *tenure);
 
-/* Send ops, sorted by name, through the driver's slot. Renew answers BUSY for a row that stays
- * locked for more than a moment. */
+/* Send ops, sorted by name, through the driver's slot. The first way to renew answers BUSY for a
+ * row that stays locked for more than a moment. */
 int rlk_send_release(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us,
                      rlk_sent *sent, rowlock_error *err);
 int rlk_send_renew(rowlock_client *client, rowlock_op *op, rlk_sent *sent, rowlock_error *err);
+int rlk_send_renewals(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us,
+                      rlk_sent *sent, rowlock_error *err);
+
+/* ---- background (watch.c, renewal.c, reap.c, loss.c) ---- */
+
+enum { RLK_RENEW_BATCH = 1000 }; /* locks in one statement */
+
+/* Prepares it, without a thread; ends the thread, if there is one, and frees it. */
+int rlk_watch_init(rowlock_client *client, rowlock_error *err);
+void rlk_watch_end(rowlock_client *client);
+void rlk_watch_free(rowlock_client *client);
+
+/* Starts the threads, once. ENOMEM if that is not possible. */
+int rlk_watch_start(rowlock_client *client, rowlock_error *err);
+
+/* Something has changed that they should look at. Any thread, also under the mutex. */
+void rlk_watch_wake(rowlock_client *client);
+
+/* The same for one of them, unless it will look in time anyway. */
+void rlk_worker_wake(const rlk_worker *worker, int64_t time_us);
+
+/* Everything that is due now; when to come again. The threads do no more than this. */
+int64_t rlk_keeper_step(rowlock_client *client);
+int64_t rlk_teller_step(rowlock_client *client);
+
+/* Under the mutex: from now on, or no longer. Removing waits for an on_lost that is being called,
+ * unless it is that which removes. */
+void rlk_watch_add(rowlock_client *client, rowlock_lock *lock);
+void rlk_watch_remove(rowlock_client *client, rowlock_lock *lock);
+
+/* Renews what is due, in batches; when more will be. Deletes some old rows, if that is due. */
+int64_t rlk_renew_due(rowlock_client *client);
+void rlk_reap_due(rowlock_client *client);
+
+/* When a lease should be renewed that is known until deadline_us. */
+void rlk_plan_renewal(rlk_tenure *tenure, int64_t now_us);
+
+/* Tells of all losses that have not been told. */
+void rlk_tell_losses(rowlock_client *client);
+
+/* Why the database says that a tenure is over, as far as its row shows by until_us. */
+int rlk_find_loss(rowlock_client *client, const rlk_tenure *tenure, int64_t until_us);
+
+/* Counts a tenure among the lost, once. */
+void rlk_count_loss(rowlock_client *client, rlk_tenure *tenure);
+
+/* ---- numbers and events (stats.c) ---- */
+
+void rlk_count(_Atomic uint64_t *counter, uint64_t n);
+void rlk_count_time(_Atomic uint64_t *buckets, int64_t us);
+void rlk_emit(const rowlock_client *client, const rowlock_event *event);
+void rlk_emit_tenure(const rowlock_client *client, int kind, const rlk_tenure *tenure,
+                     int64_t elapsed_us);
 
 /* ---- waiting (wait.c): the one place that decides when to try again ---- */
 
@@ -168,6 +333,44 @@ void rlk_wait_begin(rlk_wait *wait, rowlock_client *client, int64_t wait_ms,
  * OK: try; TIMEOUT, CANCELLED, ECLOSED: do not. */
 int rlk_wait_next(rlk_wait *wait, int64_t holder_remaining_us, rowlock_error *err);
 
+/* The same without sleeping, after the database itself has made us wait. */
+int rlk_wait_look(const rlk_wait *wait, rowlock_error *err);
+
+/* What is left of the wait, as drivers are told: ROWLOCK_WAIT_NONE to ROWLOCK_WAIT_FOREVER. */
+uint32_t rlk_wait_left_ms(const rlk_wait *wait);
+
+/* ---- transactions (tx.c, native.c) ---- */
+
+/* One call that locks rows: in a transaction of the library's or of the application's. Slot i of
+ * ops is the i-th name in byte order; order[i] is its place in the caller's array. */
+typedef struct rlk_tx_call {
+    rowlock_client *client;
+    rowlock_tx_options options;
+    size_t n;
+    rowlock_op *ops;
+    size_t *order;
+    int is_native;         /* the application's connection */
+    rowlock_error no_room; /* BUSY because no connection could be lent: what to say */
+    char owner_buffer[ROWLOCK_OWNER_MAX + 1];
+} rlk_tx_call;
+
+/* Comes in, checks and prepares; whatever it answers, rlk_tx_leave() follows. */
+int rlk_tx_enter(rlk_tx_call *call, rowlock_client *client, const char *const *names, size_t n,
+                 const rowlock_tx_options *options, rowlock_error *err);
+void rlk_tx_leave(rlk_tx_call *call);
+
+/* Locks the rows by way of try_lock(), which calls the driver's slot once, until it is done or the
+ * wait ends. */
+typedef int (*rlk_try_lock_fn)(rlk_tx_call *call, const rlk_wait *wait, void *arg,
+                               rowlock_error *err);
+int rlk_tx_lock(rlk_tx_call *call, rlk_try_lock_fn try_lock, void *arg, rowlock_error *err);
+
+/* Is the client's driver this one? */
+int rlk_is_driver_of(const rowlock_client *client, const rowlock_driver *driver);
+
+/* The driver's bound for one call that waits for nobody. */
+uint32_t rlk_call_timeout_ms(const rowlock_client *client);
+
 /* ---- small parts ---- */
 
 int rlk_cancel_fd(const rowlock_cancel *cancel);
@@ -180,6 +383,8 @@ int rlk_options_copy(void *out, size_t out_size, const void *in, const char *typ
 /* Checks of arguments, each with its own line of explanation. 0 is OK. */
 int rlk_check_name(const char *name, size_t *length, rowlock_error *err);
 int rlk_check_ttl(int64_t ttl_ms, rowlock_error *err);
+int rlk_check_wait(int64_t wait_ms, rowlock_error *err);
+int rlk_check_retention(int64_t *retention_ms, rowlock_error *err); /* 0 becomes the default */
 int rlk_check_owner(const char *owner, rowlock_error *err);
 int rlk_check_tables(const rowlock_driver *driver, const rowlock_options *options,
                      rowlock_error *err);

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Looking at the table and mending it: list, force_release, reap. */
+ * Looking at the table and mending it: list, force_release. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core.h"
 #include "random.h"
-
-#define DEFAULT_RETENTION_MS ((int64_t)7 * 86400000)
-#define LEAST_RETENTION_MS   ((int64_t)1000)
-#define DEFAULT_REAP_LIMIT   10000
 
 /* ---- list: rows are gathered first, so that fn may use the client, whose connection is back ----
  */
@@ -162,52 +158,6 @@ int rowlock_force_release(rowlock_client *client, const char *name,
     if (rc == ROWLOCK_OK && (op.fence == 0 || (op.status != ROWLOCK_OK && !sent.repeated)))
         rc = rlk_fail(err, ROWLOCK_LOST,
                       opts.fence == 0 ? "nobody holds it" : "nobody holds it with this fence");
-    rlk_leave(client);
-    return rc;
-}
-
-/* ---- reap ---- */
-
-typedef struct reaping {
-    int64_t retention_us;
-    uint64_t limit, reaped;
-} reaping;
-
-static int do_reap(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
-                   rowlock_error *err)
-{
-    reaping *r = arg;
-
-    return client->driver.reap(conn, &r->reaped, r->retention_us, r->limit, timeout_ms, err);
-}
-
-int rowlock_reap(uint64_t *out, rowlock_client *client, const rowlock_reap_options *options,
-                 rowlock_error *err)
-{
-    rowlock_reap_options opts;
-    reaping r = {0};
-    rlk_sent sent;
-    int rc = rlk_options_copy(&opts, sizeof opts, options, "rowlock_reap_options", err);
-
-    if (out != NULL)
-        *out = 0;
-    if (rc == ROWLOCK_OK && opts.retention_ms != 0 && opts.retention_ms < LEAST_RETENTION_MS)
-        rc = rlk_fail(err, ROWLOCK_EINVAL,
-                      "a retention of %lld ms could give a fence twice: give %lld ms or more",
-                      (long long)opts.retention_ms, (long long)LEAST_RETENTION_MS);
-    if (rc == ROWLOCK_OK)
-        rc = rlk_enter(client, err);
-    if (rc != ROWLOCK_OK)
-        return rc;
-    if (opts.retention_ms == 0)
-        opts.retention_ms = DEFAULT_RETENTION_MS;
-    if (opts.retention_ms > ROWLOCK_TTL_MAX_MS * 1200)
-        opts.retention_ms = ROWLOCK_TTL_MAX_MS * 1200; /* a century: nothing is that old */
-    r.retention_us = opts.retention_ms * 1000;
-    r.limit = opts.limit == 0 ? DEFAULT_REAP_LIMIT : opts.limit;
-    rc = rlk_call(client, client->call_timeout_us, do_reap, &r, &sent, err);
-    if (rc == ROWLOCK_OK && out != NULL)
-        *out = r.reaped;
     rlk_leave(client);
     return rc;
 }

@@ -74,7 +74,7 @@ int rlk_send_renew(rowlock_client *client, rowlock_op *op, rlk_sent *sent, rowlo
     int rc;
 
     for (;;) {
-        rc = rlk_call(client, deadline - rlk_clock_us(), do_renew, &(batch){op, 1}, sent, err);
+        rc = rlk_send_renewals(client, op, 1, deadline - rlk_clock_us(), sent, err);
         if (rc != ROWLOCK_OK || op->status != ROWLOCK_BUSY)
             return rc;
         until = rlk_clock_us() + pause / 2 + rlk_random_below(pause);
@@ -83,6 +83,12 @@ int rlk_send_renew(rowlock_client *client, rowlock_op *op, rlk_sent *sent, rowlo
                                    "a transaction keeps the row locked: try again");
         pause *= 2;
     }
+}
+
+int rlk_send_renewals(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us,
+                      rlk_sent *sent, rowlock_error *err)
+{
+    return rlk_call(client, bound_us, do_renew, &(batch){ops, n}, sent, err);
 }
 
 int rlk_send_release(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us,
@@ -108,12 +114,12 @@ static int send_hold(rowlock_client *client, rowlock_op *op, int64_t bound_us, r
     return rc;
 }
 
-static int lost(rowlock_error *err)
+int rlk_lost(rowlock_error *err)
 {
     return rlk_fail(err, ROWLOCK_LOST, "the lease has ended: the lock is not held any more");
 }
 
-static int enter_lock(const rowlock_lock *lock, rowlock_error *err)
+int rlk_enter_lock(const rowlock_lock *lock, rowlock_error *err)
 {
     if (lock == NULL)
         return rlk_fail(err, ROWLOCK_EINVAL, "the lock is NULL: released, or never acquired");
@@ -135,55 +141,65 @@ void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n)
     }
 }
 
-/* The database said yes. It counts only if the lease that was known before has not ended meanwhile:
- * somebody may have been told that it is lost, and lost is for ever. */
-static int extend(rowlock_client *client, rlk_tenure *tenure, const rlk_sent *sent, rowlock_op *op,
-                  rowlock_error *err)
+/* It counts only if the lease that was known before has not ended meanwhile: somebody may have been
+ * told that it is lost, and lost is for ever. */
+int rlk_extend(rlk_tenure *tenure, const rlk_sent *sent, const rowlock_op *op, int64_t ttl_us)
 {
-    int64_t deadline = rlk_deadline(sent, op->remaining_us, op->ttl_us);
-    int is_lost;
+    if (rlk_tenure_is_lost(tenure)) {
+        atomic_store(&tenure->is_late, 1);
+        return 0;
+    }
+    atomic_store(&tenure->is_unreachable, 0);
+    if (op->ttl_us < ttl_us)
+        atomic_store(&tenure->is_last, 1);
+    rlk_tenure_prolong(tenure, rlk_deadline(sent, op->remaining_us, op->ttl_us));
+    return 1;
+}
+
+static int extend(rowlock_client *client, rlk_tenure *tenure, const rlk_sent *sent, rowlock_op *op,
+                  int64_t ttl_us, rowlock_error *err)
+{
+    int counts;
 
     pthread_mutex_lock(&client->mutex);
-    is_lost = rlk_tenure_is_lost(tenure);
-    if (!is_lost) {
-        tenure->ttl_us = op->ttl_us;
-        if (deadline > atomic_load(&tenure->deadline_us))
-            atomic_store(&tenure->deadline_us, deadline);
-    }
+    counts = rlk_extend(tenure, sent, op, ttl_us);
     pthread_mutex_unlock(&client->mutex);
-    if (!is_lost)
-        return rlk_ok(err);
-    if (!tenure->is_adopted)
-        rlk_undo(client, op, 1);
-    return lost(err);
+    return counts ? rlk_ok(err) : rlk_lost(err);
 }
 
 static int renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err)
 {
     rlk_tenure *tenure = lock->tenure;
+    rowlock_client *client = lock->client;
     rowlock_op op;
     rlk_sent sent;
+    int64_t ttl_us, start = rlk_clock_us();
     int rc;
 
     if (rlk_tenure_is_lost(tenure))
-        return lost(err);
-    pthread_mutex_lock(&lock->client->mutex);
+        return rlk_lost(err);
+    pthread_mutex_lock(&client->mutex);
     rlk_op_of(&op, tenure);
-    pthread_mutex_unlock(&lock->client->mutex);
-    if (ttl_ms != 0)
-        op.ttl_us = ttl_ms * 1000;
-    rc = rlk_send_renew(lock->client, &op, &sent, err);
+    pthread_mutex_unlock(&client->mutex);
+    ttl_us = ttl_ms != 0 ? ttl_ms * 1000 : op.ttl_us;
+    op.ttl_us = rlk_tenure_ttl(tenure, ttl_us);
+    if (op.ttl_us == 0) /* held until max_hold_ms, which is not extended */
+        return rlk_ok(err);
+    rc = rlk_send_renew(client, &op, &sent, err);
     if (rc != ROWLOCK_OK)
         return rc;
-    if (op.status == ROWLOCK_OK)
-        return extend(lock->client, tenure, &sent, &op, err);
-    atomic_store(&tenure->lost, 1);
-    return lost(err);
+    if (op.status == ROWLOCK_OK) {
+        rlk_count(&client->counters.renewed, 1);
+        return extend(client, tenure, &sent, &op, ttl_us, err);
+    }
+    rlk_tenure_lose(tenure, rlk_find_loss(client, tenure, start + client->call_timeout_us));
+    rlk_watch_wake(client);
+    return rlk_lost(err);
 }
 
 int rowlock_renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err)
 {
-    int rc = enter_lock(lock, err);
+    int rc = rlk_enter_lock(lock, err);
 
     if (rc != ROWLOCK_OK)
         return rc;
@@ -191,6 +207,26 @@ int rowlock_renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err)
         rc = rlk_check_ttl(ttl_ms, err);
     if (rc == ROWLOCK_OK)
         rc = renew(lock, ttl_ms, err);
+    rlk_leave(lock->client);
+    return rc;
+}
+
+int rowlock_ensure(rowlock_lock *lock, int64_t remaining_ms, rowlock_error *err)
+{
+    int rc = rlk_enter_lock(lock, err);
+    int64_t left;
+
+    if (rc != ROWLOCK_OK)
+        return rc;
+    left = atomic_load(&lock->tenure->deadline_us) - rlk_clock_us();
+    if (remaining_ms < 0 || remaining_ms > ROWLOCK_TTL_MAX_MS)
+        rc =
+            rlk_fail(err, ROWLOCK_EINVAL, "remaining_ms of %lld is not possible: give 0 to 31 days",
+                     (long long)remaining_ms);
+    else if (rlk_tenure_is_lost(lock->tenure))
+        rc = rlk_lost(err);
+    else if (left < remaining_ms * 1000)
+        rc = renew(lock, 0, err);
     rlk_leave(lock->client);
     return rc;
 }
@@ -214,6 +250,12 @@ int64_t rowlock_remaining(const rowlock_lock *lock)
         return 0;
     left = atomic_load(&lock->tenure->deadline_us) - rlk_clock_us();
     return left > 0 ? left / 1000 : 0;
+}
+
+int rowlock_loss(const rowlock_lock *lock)
+{
+    return rowlock_check(lock) == ROWLOCK_LOST ? atomic_load(&lock->tenure->lost)
+                                               : ROWLOCK_LOSS_NONE;
 }
 
 uint64_t rowlock_fence(const rowlock_lock *lock)
@@ -243,12 +285,14 @@ static int give_back(rowlock_client *client, rlk_tenure *tenure, rowlock_error *
         pthread_mutex_lock(&client->mutex);
         memcpy(tenure->seen, op.attempt, sizeof tenure->seen);
         pthread_mutex_unlock(&client->mutex);
-        if (op.hold_count == 0) /* for an adopted handle, too, that was not the one released */
-            atomic_store(&tenure->lost, 1);
+        if (op.hold_count == 0) { /* for an adopted handle, too, that was not the one released */
+            rlk_tenure_lose(tenure, ROWLOCK_LOSS_EXPIRED);
+            rlk_watch_wake(client);
+        }
         return rlk_ok(err);
     }
     if (op.status == ROWLOCK_LOST && !sent.repeated)
-        return lost(err);
+        return rlk_lost(err);
     if (!sent.repeated)
         return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
                                "others of the same owner changed the lock all the time: this hold "
@@ -257,6 +301,54 @@ static int give_back(rowlock_client *client, rlk_tenure *tenure, rowlock_error *
      * row; or it was not. To count once more could free a lock that is held. */
     return rlk_fail(err, ROWLOCK_EUNKNOWN,
                     "the first answer was lost, and since then the lock was changed by others");
+}
+
+/* The time is up here, but in the database there is the margin left, or a renewal that came too
+ * late to count: if the same owner acquired meanwhile, it would re-enter this tenure, and a hold
+ * that nobody gives back would stay behind. */
+static void clean_up(rowlock_client *client, rlk_tenure *tenure)
+{
+    int64_t late = rlk_clock_us() - atomic_load(&tenure->deadline_us);
+    int may_live = (late >= 0 && late <= 2 * margin(tenure->ttl_us)) ||
+                   atomic_load(&tenure->is_late) ||
+                   atomic_load(&tenure->lost) == ROWLOCK_LOSS_MAX_HOLD;
+    rowlock_op op;
+    rlk_sent sent;
+
+    if (tenure->is_adopted || !may_live)
+        return;
+    pthread_mutex_lock(&client->mutex);
+    rlk_op_of(&op, tenure);
+    pthread_mutex_unlock(&client->mutex);
+    send_hold(client, &op, UNDO_BOUND_US, &sent, NULL);
+}
+
+/* Gives it back, or finds that it is lost. Out of the table first, as it is from the watched ones:
+ * nothing renews it any more, nor does close release it. */
+static int release(rowlock_client *client, rowlock_lock *lock, rowlock_error *err)
+{
+    rlk_tenure *tenure = lock->tenure;
+    int64_t held_us;
+    int rc;
+
+    pthread_mutex_lock(&client->mutex);
+    rlk_tenures_detach(&client->tenures, tenure);
+    pthread_mutex_unlock(&client->mutex);
+    if (rlk_tenure_is_lost(tenure)) {
+        clean_up(client, tenure);
+        rc = rlk_lost(err);
+    } else {
+        rc = give_back(client, tenure, err);
+    }
+    held_us = rlk_clock_us() - tenure->acquired_us;
+    if (rc == ROWLOCK_OK) {
+        rlk_count(&client->counters.released, 1);
+        rlk_count_time(client->counters.hold_buckets, held_us);
+        rlk_emit_tenure(client, ROWLOCK_EVENT_RELEASED, tenure, held_us);
+    } else if (rc == ROWLOCK_LOST) {
+        rlk_count_loss(client, tenure);
+    }
+    return rc;
 }
 
 int rowlock_release(rowlock_lock **lock, rowlock_error *err)
@@ -271,12 +363,11 @@ int rowlock_release(rowlock_lock **lock, rowlock_error *err)
     client = l->client;
     rc = rlk_enter(client, err);
     if (rc != ROWLOCK_EFORK) {
+        pthread_mutex_lock(&client->mutex);
+        rlk_watch_remove(client, l);
+        pthread_mutex_unlock(&client->mutex);
         if (rc == ROWLOCK_OK) {
-            /* Out of the table first: from here on nothing renews it, nor does close release it. */
-            pthread_mutex_lock(&client->mutex);
-            rlk_tenures_detach(&client->tenures, l->tenure);
-            pthread_mutex_unlock(&client->mutex);
-            rc = rlk_tenure_is_lost(l->tenure) ? lost(err) : give_back(client, l->tenure, err);
+            rc = release(client, l, err);
             rlk_leave(client);
         }
         pthread_mutex_lock(&client->mutex);
@@ -284,6 +375,8 @@ int rowlock_release(rowlock_lock **lock, rowlock_error *err)
         pthread_mutex_unlock(&client->mutex);
         rlk_client_unref(client);
     }
+    if (atomic_load(&l->lost_fd) >= 0)
+        close(atomic_load(&l->lost_fd));
     free(l);
     return rc;
 }

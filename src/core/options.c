@@ -52,6 +52,14 @@ int rlk_check_ttl(int64_t ttl_ms, rowlock_error *err)
     return ROWLOCK_OK;
 }
 
+int rlk_check_wait(int64_t wait_ms, rowlock_error *err)
+{
+    if (wait_ms < 0 && wait_ms != ROWLOCK_FOREVER)
+        return rlk_fail(err, ROWLOCK_EINVAL,
+                        "wait_ms is negative: 0 is one try, ROWLOCK_FOREVER no bound");
+    return ROWLOCK_OK;
+}
+
 int rlk_check_owner(const char *owner, rowlock_error *err)
 {
     if (!rlk_is_printable(owner, 1, ROWLOCK_OWNER_MAX))

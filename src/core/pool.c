@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Connections: opened as needed, at most max_connections, the one used last first. */
+ * Connections: opened as needed, at most max_connections, the one used last first; and as many
+ * again that are lent to transactions. */
 #include <stdlib.h>
 
 #include "core.h"
@@ -43,46 +44,96 @@ static int connect_new(rlk_conn **out, rowlock_client *client, int64_t deadline_
     return ROWLOCK_OK;
 }
 
-/* Under the mutex: an idle connection, or leave to open one (*out is NULL then). */
-static int reserve(rlk_conn **out, rowlock_client *client, int64_t deadline_us, rowlock_error *err)
+static int all_in_use(const rowlock_client *client, int status, const char *which,
+                      rowlock_error *err)
 {
-    while (client->idle == NULL && client->connections >= client->max_connections) {
+    rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
+                    "all %u connections%s were in use: raise max_connections",
+                    client->max_connections, which);
+    return status;
+}
+
+/* Under the mutex: may one more be taken? */
+static int wait_for_room(rowlock_client *client, int64_t deadline_us, rowlock_error *err)
+{
+    while (client->connections >= client->max_connections && client->idle == NULL) {
         if (rlk_clock_us() >= deadline_us)
-            return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
-                                   "all %u connections were in use: raise max_connections",
-                                   client->max_connections);
+            return all_in_use(client, ROWLOCK_ECONNECT, "", err);
         rlk_cond_wait(&client->changed, &client->mutex, deadline_us);
     }
-    *out = client->idle;
-    if (client->idle != NULL)
-        client->idle = client->idle->next;
-    else
-        client->connections++;
     return ROWLOCK_OK;
 }
 
-static void forget_one(rowlock_client *client)
+/* Under the mutex: an idle connection, or leave to open one (*out is NULL then), counted. */
+static int reserve(rlk_conn **out, rowlock_client *client, uint32_t *count, int64_t deadline_us,
+                   rowlock_error *err)
+{
+    int rc = ROWLOCK_OK;
+
+    if (count == &client->connections)
+        rc = wait_for_room(client, deadline_us, err);
+    else if (*count >= client->max_connections)
+        rc = all_in_use(client, ROWLOCK_BUSY, " for transactions", err);
+    if (rc != ROWLOCK_OK)
+        return rc;
+    *out = client->idle;
+    if (client->idle != NULL) {
+        client->idle = client->idle->next;
+        client->connections--;
+    }
+    ++*count;
+    return ROWLOCK_OK;
+}
+
+static void forget_one(rowlock_client *client, uint32_t *count)
 {
     pthread_mutex_lock(&client->mutex);
-    client->connections--;
+    --*count;
     pthread_cond_broadcast(&client->changed);
     pthread_mutex_unlock(&client->mutex);
 }
 
-int rlk_pool_get(rlk_conn **out, rowlock_client *client, int64_t deadline_us, rowlock_error *err)
+/* The event comes when the connection has been given back: whoever is told may want one. */
+static void note_reconnect(rowlock_client *client)
+{
+    int was_cut;
+
+    pthread_mutex_lock(&client->mutex);
+    was_cut = client->was_cut;
+    client->has_reconnected |= was_cut;
+    client->was_cut = 0;
+    pthread_mutex_unlock(&client->mutex);
+    if (was_cut)
+        rlk_count(&client->counters.reconnects, 1);
+}
+
+static int get(rlk_conn **out, rowlock_client *client, uint32_t *count, int64_t deadline_us,
+               rowlock_error *err)
 {
     int rc;
 
     *out = NULL;
     pthread_mutex_lock(&client->mutex);
-    rc = reserve(out, client, deadline_us, err);
+    rc = reserve(out, client, count, deadline_us, err);
     pthread_mutex_unlock(&client->mutex);
     if (rc != ROWLOCK_OK || *out != NULL)
         return rc;
     rc = connect_new(out, client, deadline_us, err);
     if (rc != ROWLOCK_OK)
-        forget_one(client);
+        forget_one(client, count);
+    else
+        note_reconnect(client);
     return rc;
+}
+
+int rlk_pool_get(rlk_conn **out, rowlock_client *client, int64_t deadline_us, rowlock_error *err)
+{
+    return get(out, client, &client->connections, deadline_us, err);
+}
+
+int rlk_pool_lend(rlk_conn **out, rowlock_client *client, int64_t deadline_us, rowlock_error *err)
+{
+    return get(out, client, &client->transactions, deadline_us, err);
 }
 
 void rlk_pool_put(rowlock_client *client, rlk_conn *conn)
@@ -99,6 +150,7 @@ void rlk_pool_close_idle(rowlock_client *client)
     rlk_conn *idle;
 
     pthread_mutex_lock(&client->mutex);
+    client->was_cut = 1;
     idle = client->idle;
     client->idle = NULL;
     pthread_mutex_unlock(&client->mutex);
@@ -106,7 +158,7 @@ void rlk_pool_close_idle(rowlock_client *client)
         rlk_conn *next = idle->next;
 
         discard(client, idle);
-        forget_one(client);
+        forget_one(client, &client->connections);
         idle = next;
     }
 }
@@ -114,6 +166,30 @@ void rlk_pool_close_idle(rowlock_client *client)
 void rlk_pool_drop(rowlock_client *client, rlk_conn *conn)
 {
     discard(client, conn);
-    forget_one(client);
+    forget_one(client, &client->connections);
     rlk_pool_close_idle(client);
+}
+
+void rlk_pool_return(rowlock_client *client, rlk_conn *conn)
+{
+    int is_wanted;
+
+    pthread_mutex_lock(&client->mutex);
+    is_wanted = !atomic_load(&client->closed) && client->connections < client->max_connections;
+    if (is_wanted) {
+        conn->next = client->idle;
+        client->idle = conn;
+        client->connections++;
+    }
+    client->transactions--;
+    pthread_cond_broadcast(&client->changed);
+    pthread_mutex_unlock(&client->mutex);
+    if (!is_wanted)
+        discard(client, conn);
+}
+
+void rlk_pool_lose(rowlock_client *client, rlk_conn *conn)
+{
+    discard(client, conn);
+    forget_one(client, &client->transactions);
 }

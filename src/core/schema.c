@@ -69,6 +69,7 @@ static int migrate(rowlock_client *client, int target, rowlock_error *err)
 int rlk_schema_check(rowlock_client *client, int policy, rowlock_error *err)
 {
     int latest = client->driver.migration_count;
+    int is_default = strcmp(client->prefix, "rowlock_") == 0;
     int version = 0;
     int rc = version_of(&version, client, err);
 
@@ -80,8 +81,9 @@ int rlk_schema_check(rowlock_client *client, int policy, rowlock_error *err)
         return migrate(client, latest, err);
     if (version == 0)
         return rlk_fail(err, ROWLOCK_ESCHEMA,
-                        "the lock tables (%s...) are missing: run 'rowlock migrate up'",
-                        client->prefix);
+                        "the lock tables (%s...) are missing: run 'rowlock migrate up%s%s'",
+                        client->prefix, is_default ? "" : " --prefix ",
+                        is_default ? "" : client->prefix);
     return rlk_fail(
         err, ROWLOCK_ESCHEMA,
         "the lock tables have version %d, this library needs %d: run 'rowlock migrate up'", version,

@@ -18,17 +18,55 @@ rlk_tenure *rlk_tenure_new(const char *name, size_t name_length, const char *own
     tenure->name_length = name_length;
     memcpy(tenure->name + name_length + 1, owner, owner_length);
     tenure->owner = tenure->name + name_length + 1;
+    atomic_store(&tenure->hold_until_us, RLK_NEVER);
     return tenure;
+}
+
+void rlk_tenure_prolong(rlk_tenure *tenure, int64_t deadline_us)
+{
+    int64_t most = atomic_load(&tenure->hold_until_us);
+
+    if (deadline_us >= most) {
+        deadline_us = most;
+        atomic_store(&tenure->is_last, 1);
+    }
+    if (deadline_us > atomic_load(&tenure->deadline_us))
+        atomic_store(&tenure->deadline_us, deadline_us);
+}
+
+void rlk_tenure_lose(rlk_tenure *tenure, int loss)
+{
+    int held = ROWLOCK_LOSS_NONE;
+
+    atomic_compare_exchange_strong(&tenure->lost, &held, loss);
 }
 
 int rlk_tenure_is_lost(rlk_tenure *tenure)
 {
+    int loss = ROWLOCK_LOSS_EXPIRED;
+
     if (atomic_load(&tenure->lost))
         return 1;
     if (rlk_clock_us() < atomic_load(&tenure->deadline_us))
         return 0;
-    atomic_store(&tenure->lost, 1);
+    if (atomic_load(&tenure->is_last))
+        loss = ROWLOCK_LOSS_MAX_HOLD;
+    else if (atomic_load(&tenure->is_unreachable))
+        loss = ROWLOCK_LOSS_UNREACHABLE;
+    rlk_tenure_lose(tenure, loss);
     return 1;
+}
+
+int64_t rlk_tenure_ttl(const rlk_tenure *tenure, int64_t ttl_us)
+{
+    int64_t left;
+
+    if (atomic_load(&tenure->hold_until_us) == RLK_NEVER)
+        return ttl_us;
+    left = atomic_load(&tenure->hold_until_us) - rlk_clock_us();
+    if (left <= 0 || atomic_load(&tenure->is_last))
+        return 0;
+    return left < ttl_us ? left : ttl_us;
 }
 
 /* FNV-1a over the name and the owner, which stand one behind the other with a NUL in between. */
@@ -93,11 +131,19 @@ rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh)
     rlk_tenure *old = *at;
 
     if (old != NULL && old->fence == fresh->fence && !rlk_tenure_is_lost(old)) {
-        int64_t deadline = atomic_load(&fresh->deadline_us);
+        int64_t until = atomic_load(&fresh->hold_until_us);
 
-        if (deadline > atomic_load(&old->deadline_us))
-            atomic_store(&old->deadline_us, deadline);
-        old->ttl_us = fresh->ttl_us;
+        /* The shortest max_hold_ms of all handles counts, and the longest lease. */
+        if (until < atomic_load(&old->hold_until_us)) {
+            atomic_store(&old->hold_until_us, until);
+            if (until < atomic_load(&old->deadline_us)) {
+                atomic_store(&old->is_last, 1);
+                atomic_store(&old->deadline_us, until);
+            }
+        }
+        rlk_tenure_prolong(old, atomic_load(&fresh->deadline_us));
+        if (fresh->ttl_us > old->ttl_us)
+            old->ttl_us = fresh->ttl_us;
         memcpy(old->seen, fresh->seen, sizeof old->seen);
         old->is_adopted |= fresh->is_adopted;
         old->handles++;
@@ -110,13 +156,13 @@ rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh)
     if (old != NULL && old->fence > fresh->fence) {
         /* A later grant was handed out before this one, which is over. */
         fresh->refs = 1;
-        atomic_store(&fresh->lost, 1);
+        rlk_tenure_lose(fresh, ROWLOCK_LOSS_EXPIRED);
         return fresh;
     }
     fresh->refs = 2; /* the handle's and the table's */
     if (old != NULL) {
         /* A later grant of the same name: whatever the old handles say, theirs is over. */
-        atomic_store(&old->lost, 1);
+        rlk_tenure_lose(old, ROWLOCK_LOSS_EXPIRED);
         fresh->next = old->next;
         old->next = NULL;
         rlk_tenure_unref(old);
@@ -171,4 +217,14 @@ rlk_tenure **rlk_tenures_all(const rlk_tenures *tenures, size_t *count)
             all[(*count)++] = t;
     }
     return all;
+}
+
+int rlk_tenure_by_name(const void *a, const void *b)
+{
+    const rlk_tenure *x = *(rlk_tenure *const *)a, *y = *(rlk_tenure *const *)b;
+    size_t n = x->name_length < y->name_length ? x->name_length : y->name_length;
+    int order = memcmp(x->name, y->name, n);
+
+    return order != 0 ? order
+                      : (x->name_length > y->name_length) - (x->name_length < y->name_length);
 }

@@ -39,14 +39,11 @@ static int64_t next_pause(rlk_wait *wait, int64_t holder_remaining_us)
     return pause;
 }
 
-int rlk_wait_next(rlk_wait *wait, int64_t holder_remaining_us, rowlock_error *err)
+/* Sleeps until then, or until somebody ends the wait. */
+static int sleep_until(const rlk_wait *wait, int64_t until, rowlock_error *err)
 {
     const int fds[] = {wait->client->close_fd, rlk_cancel_fd(wait->cancel)};
-    int64_t now = rlk_clock_us();
-    int64_t until = now + next_pause(wait, holder_remaining_us);
 
-    if (now >= wait->until_us)
-        return ROWLOCK_TIMEOUT;
     switch (rlk_sleep_until(until < wait->until_us ? until : wait->until_us, fds, 2)) {
     case 0:
         return rlk_fail(err, ROWLOCK_ECLOSED, "the client was closed during the wait");
@@ -55,4 +52,31 @@ int rlk_wait_next(rlk_wait *wait, int64_t holder_remaining_us, rowlock_error *er
     default:
         return ROWLOCK_OK;
     }
+}
+
+int rlk_wait_next(rlk_wait *wait, int64_t holder_remaining_us, rowlock_error *err)
+{
+    int64_t now = rlk_clock_us();
+    int64_t until = now + next_pause(wait, holder_remaining_us);
+
+    return now >= wait->until_us ? ROWLOCK_TIMEOUT : sleep_until(wait, until, err);
+}
+
+int rlk_wait_look(const rlk_wait *wait, rowlock_error *err)
+{
+    int64_t now = rlk_clock_us();
+
+    return now >= wait->until_us ? ROWLOCK_TIMEOUT : sleep_until(wait, now, err);
+}
+
+uint32_t rlk_wait_left_ms(const rlk_wait *wait)
+{
+    int64_t left_us = wait->until_us - rlk_clock_us();
+
+    if (wait->until_us == RLK_NEVER)
+        return ROWLOCK_WAIT_FOREVER;
+    if (left_us <= 0)
+        return ROWLOCK_WAIT_NONE;
+    return left_us / 1000 >= ROWLOCK_WAIT_FOREVER - 1 ? ROWLOCK_WAIT_FOREVER - 1
+                                                      : (uint32_t)((left_us + 999) / 1000);
 }

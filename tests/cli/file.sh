@@ -108,22 +108,6 @@ if command -v sqlite3 >/dev/null; then
     sqlite3 -bail made.db <golang-migrate/0001_rowlock_locks.down.sql
     is "$?" 0 'takes the way down'
     is "$(sqlite3 made.db .tables)" '' 'which leaves nothing'
-
-    group 'a database that does not answer'
-    rm -f mark
-    "$rowlock" run -t 2s --db plain.db stuck -- sh -c 'echo $$ >mark; exec sleep 60' 2>stuck.err &
-    holder=$!
-    pids+=("$holder")
-    until_ 'stuck' test -s mark
-    start=$(now_ms)
-    { echo 'BEGIN EXCLUSIVE;' && sleep 4 && echo 'ROLLBACK;'; } | sqlite3 plain.db &
-    joined "$holder"
-    took=$(($(now_ms) - start))
-    is "$status" 79 'ends the command'
-    yes_ "before the lease ends ($took ms)" test "$took" -lt 2000
-    has "$(<stuck.err)" "lost 'stuck'" 'and says so'
-    yes_ 'the command is gone' gone "$(<mark)"
-    wait
 elif [[ ${ROWLOCK_TEST_NO_SKIP:-} ]]; then
     fail 'the sqlite3 command is not installed'
 fi

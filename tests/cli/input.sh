@@ -10,7 +10,7 @@ group 'help'
 expect 0 'version' "$rowlock" --version
 yes_ 'version is a number' grep -Eqx 'rowlock [0-9]+\.[0-9]+\.[0-9]+' "$work/out"
 expect 0 '--help' "$rowlock" --help
-for sub in run list migrate; do
+for sub in run list metrics reap migrate fence-sql; do
     has "$out" "  $sub " "--help names $sub"
 done
 help_fits() {
@@ -22,7 +22,7 @@ help_fits() {
 }
 help_fits --help
 help_fits help
-for sub in run list migrate; do
+for sub in run list metrics reap migrate fence-sql; do
     help_fits help "$sub"
     help_fits "$sub" --help
     help_fits "$sub" -h
@@ -36,6 +36,7 @@ rm -rf "${work:?}/state"
 # What stands before "--" is wrong, and the message has the part after "|".
 group 'bad input'
 long_name=$(printf 'n%.0s' {1..256})
+long_64=$(printf 'n%.0s' {1..64})
 while IFS='|' read -r line part; do
     [[ $line ]] || continue
     eval "words=($line)"
@@ -48,6 +49,8 @@ frobnicate|unknown command 'frobnicate'
 rnu|did you mean 'run'
 lst|did you mean 'list'
 migrat|did you mean 'migrate'
+metric|did you mean 'metrics'
+rap|did you mean 'reap'
 help nothing|unknown command 'nothing'
 --frob|unknown option --frob
 --db x list|go after the command
@@ -81,6 +84,10 @@ run --ttl 1e3 a -- touch "$marker"|'1e3' is not a duration
 run --ttl 99999999999999999999 a -- touch "$marker"|is not a duration
 run --wait never a -- touch "$marker"|'never' is not a duration
 run --wait -1 a -- touch "$marker"|'-1' is not a duration
+run --max-hold|--max-hold needs a value
+run --max-hold ever a -- touch "$marker"|'ever' is not a duration
+run --max-hold 0 a -- touch "$marker"|--max-hold must be 50ms or more
+run --max-hold 49ms a -- touch "$marker"|--max-hold must be 50ms or more
 run -n -w 1s a -- touch "$marker"|exclude each other
 run --owner '' a -- touch "$marker"|--owner is empty
 run --owner $'a\nb' a -- touch "$marker"|owner
@@ -97,6 +104,37 @@ list extra|takes options only
 list --frob|unknown option --frob
 list --ttl 5s|unknown option --ttl
 list -- x|takes options only
+metrics extra|takes options only
+metrics -- x|takes options only
+metrics --frob|unknown option --frob
+metrics --json|unknown option --json
+metrics --db ''|--db is empty
+metrics --db oracle://scott:tiger@db/x|unknown kind of database 'oracle'
+metrics --prefix 'a b'|prefix
+metrics --schema 'a;b'|schema
+metrics --label|--label needs a value
+metrics --label shop|--label: give NAME=VALUE
+metrics --label ''|--label: give NAME=VALUE
+metrics --label =shop|--label: give NAME=VALUE
+metrics --label 1a=shop|--label: give NAME=VALUE
+metrics --label __name=shop|--label: give NAME=VALUE
+metrics --label 'a b=shop'|--label: give NAME=VALUE
+metrics --label $'a=b\nc'|--label: the value has control characters
+metrics --label $'a=\xff'|or is not UTF-8
+reap extra|takes options only
+reap -- x|takes options only
+reap --frob|unknown option --frob
+reap --retention|--retention needs a value
+reap --retention soon|'soon' is not a duration
+reap --retention 0|--retention must be 1s or more
+reap --retention 999ms|--retention must be 1s or more
+reap --retention -1d|'-1d' is not a duration
+reap --limit|--limit needs a value
+reap --limit 0|--limit must be 1 or more
+reap --limit -1|'-1' is not a number
+reap --limit all|'all' is not a number
+reap --limit 99999999999|'99999999999' is not a number
+reap --prefix 'a b'|prefix
 migrate|up, down, status, print
 migrate up down|up, down, status, print
 migrate sideways|unknown 'migrate sideways'
@@ -113,6 +151,34 @@ migrate print --dialect sqlite --format goose --as 0|--as: '0' is not a number
 migrate print --dialect sqlite --format goose --as 1x|--as: '1x' is not a number
 migrate print --dialect sqlite --prefix 'a b'|prefix
 migrate print --dialect sqlite --schema main|schema
+fence-sq|did you mean 'fence-sql'
+fence-sql|give --table and --column
+fence-sql --dialect sqlite --table t|give --table and --column
+fence-sql --dialect sqlite --column c|give --table and --column
+fence-sql --table t --column c|give --dialect
+fence-sql --table t --column c --dialect oracle|unknown dialect 'oracle'
+fence-sql --table t --column c --dialect ''|unknown dialect ''
+fence-sql --table t --column c -d oracle://u:p@h/d|unknown kind of database 'oracle'
+fence-sql --table t --column c -d ''|--db is empty
+fence-sql --table t --column c --dialect sqlite x|takes options only
+fence-sql --table t --column c --dialect sqlite -- x|takes options only
+fence-sql --table t --column c --dialect sqlite --trigger=yes|takes no value
+fence-sql --table t --column c --dialect sqlite --prefix x|unknown option --prefix
+fence-sql --table '' --column c --dialect sqlite|--table: a name is empty
+fence-sql --table t --column '' --dialect sqlite|--column: a name is empty
+fence-sql --table .t --column c --dialect sqlite|--table: a name is empty
+fence-sql --table s. --column c --dialect sqlite|--table: a name is empty
+fence-sql --table a.b.c --column c --dialect sqlite|with one dot
+fence-sql --table $'a\nb' --column c --dialect sqlite|--table: a name has control characters
+fence-sql --table $'a\nb.t' --column c --dialect sqlite|--table: a name has control characters
+fence-sql --table t --column $'a\x7f' --dialect mysql|--column: a name has control characters
+fence-sql --table t --column $'a\xc2\x85' --dialect mysql|--column: a name has control characters
+fence-sql --table t --column $'a\xff' --dialect postgresql|--column: a name has control characters or is not UTF-8
+fence-sql --table "$long_64" --column c --dialect postgresql|--table: a name is too long; it may have 63 bytes
+fence-sql --table "${long_64}n" --column c --dialect mysql|--table: a name is too long; it may have 64 characters
+fence-sql --table "s.${long_64}n" --column c --dialect mysql|--table: a name is too long; it may have 64 characters
+fence-sql --table t --column "$long_name" --dialect sqlite|--column: a name is too long; it may have 255 bytes
+fence-sql --table "$long_name$long_name$long_name$long_name" --column c --dialect sqlite|--table: a name is too long
 TABLE
 expect 64 'no command' "$rowlock"
 expect 64 'ROWLOCK_DB is empty' env ROWLOCK_DB= "$rowlock" list
@@ -128,7 +194,8 @@ for address in oracle://u:sEcret@h/d postgresql://u:sEcret@127.0.0.1:1/d mysql:/
     yes_ "fails: ${address%%:*}" test "$status" -ge 64
     no_ "${address%%:*}: no password" grep -q sEcret "$work/err" "$work/out"
 done
-for words in '--db=@ list' '-d@ list' '@' 'run a @ -- true' 'migrate @' 'migrate print --dialect @'; do
+for words in '--db=@ list' '-d@ list' '@' 'run a @ -- true' 'migrate @' 'migrate print --dialect @' \
+    'fence-sql --table t --column c --dialect @' 'fence-sql @'; do
     # shellcheck disable=SC2086 # a list of words
     expect 64 "misplaced: $words" "$rowlock" ${words//@/postgresql://u:sEcret@h/d}
     no_ "$words: no password" grep -q sEcret "$work/err" "$work/out"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The manual page is set without a warning.
-#     man.sh PAGE
+# The manual page is set without a warning, and has every command and option that the help has.
+#     man.sh PAGE ROWLOCK
 . "$(dirname "$0")/lib.sh" || exit 1
 command -v groff >/dev/null || skip 'groff is not installed'
 
@@ -12,4 +12,12 @@ for width in 80n 120n; do
     is "$err" '' "no warning at $width"
 done
 has "$out" 'EXIT STATUS' 'has its sections'
+page=$out
+for sub in $("$2" help | sed -n 's/^  \([a-z-]*\)  *[a-z].*/\1/p'); do
+    has "$page" "rowlock $sub" "has the command $sub"
+    [[ $sub != help ]] || continue
+    for option in $("$2" help "$sub" | grep -oE '^ .*' | grep -oE -- '--[a-z][a-z-]+' | sort -u); do
+        yes_ "$sub: has $option" grep -Eq -- "$option([^a-z-]|\$)" <<<"$page"
+    done
+done
 summary

@@ -29,6 +29,9 @@ struct fixture {
     void *conn;                 /* open in every case */
     void *others[4];            /* more connections of the case, closed after it */
     rowlock_client *clients[4]; /* likewise */
+    rowlock_tx *txs[4];         /* for the case's transactions; those left are rolled back */
+    void *sessions[8];          /* of sql_begin() and session_open(), likewise */
+    int has_shop;               /* shop_open() was called */
     rowlock_error err;          /* of the last call */
 };
 
@@ -65,6 +68,10 @@ extern const struct suite locked_suite;
 extern const struct suite api_acquire_suite, api_hold_suite, api_wait_suite, api_many_suite;
 extern const struct suite api_client_suite, api_tables_suite, api_look_suite, api_arguments_suite;
 extern const struct suite steps_suite;
+extern const struct suite tx_prepare_suite, tx_lock_suite, tx_guard_suite;
+extern const struct suite api_tx_suite, api_tx_wait_suite, api_tx_input_suite, api_modes_suite;
+extern const struct suite api_native_suite, api_native_wait_suite, api_guard_suite;
+extern const struct suite native_input_suite;
 
 /* ---- fixture --------------------------------------------------------------------------------- */
 
@@ -181,5 +188,68 @@ void sql_run(struct fixture *f, const char *sql, char *out, size_t size);
 void *sql_begin(struct fixture *f);
 void sql_in(struct fixture *f, void *session, const char *sql);
 void sql_end(struct fixture *f, void *session);
+
+/* Takes a session over that was opened otherwise: closed after the case, or by sql_end(). */
+void session_keep(struct fixture *f, void *session);
+
+/* ---- transactions: an application's sessions and table ----------------------------------------
+ */
+
+/* A table of the application's for this case, with a column of numbers; removed after it. */
+void shop_open(struct fixture *f);
+int shop_add(struct fixture *f, void *session, int number); /* what sql_run returned */
+int shop_has(struct fixture *f, int number);                /* seen from a session of its own */
+
+/* A session in the state that a mood asks for, in its transaction, with `number` added to the shop.
+ * The mood's last statements wait for mood_settle(): after them the shop may not be found. */
+void *mood_open(struct fixture *f, const struct backend_mood *mood, int number);
+void mood_settle(struct fixture *f, void *session, const struct backend_mood *mood);
+
+/* Fails the case with the mood's name unless the status is OK. */
+void expect_mood_ok_(struct fixture *f, const struct backend_mood *mood, int status,
+                     const char *file, int line);
+#define expect_mood_ok(f, mood, status) expect_mood_ok_(f, mood, status, __FILE__, __LINE__)
+
+/* A session with BEGIN. */
+void *session_open(struct fixture *f);
+
+/* Everything set in the session; compare with expect_settings(), which frees it. */
+char *settings_of(struct fixture *f, void *session);
+void expect_settings_(struct fixture *f, void *session, char *before, const char *mood,
+                      const char *file, int line);
+#define expect_settings(f, session, before, mood) \
+    expect_settings_(f, session, before, mood, __FILE__, __LINE__)
+
+/* The driver's header's functions with one name. The fence, if any, goes to *fence. */
+int lock_in(struct fixture *f, rowlock_client *client, void *session, const char *name,
+            int64_t wait_ms, uint64_t *fence);
+int guard_in(struct fixture *f, rowlock_lock *lock, void *session);
+
+/* Gives names of different lengths different fences, far apart and in the future: the next grants
+ * cannot be taken for each other's. */
+void spread_fences(struct fixture *f);
+
+/* rowlock_tx_begin() of one name. */
+int tx_begin(struct fixture *f, rowlock_tx **tx, rowlock_client *client, const char *name,
+             int64_t wait_ms);
+
+/* Begins a transaction on `name` in a thread, and commits it if that was granted. */
+struct tx_waiter {
+    rowlock_client *client;
+    const char *name;
+    int64_t wait_ms;
+    int in_line;
+    rowlock_cancel *cancel;
+    int status, ended; /* of rowlock_tx_begin(), rowlock_tx_commit() */
+    uint64_t fence;
+    int64_t began_us, granted_us; /* around rowlock_tx_begin() */
+    uintptr_t thread;
+};
+
+void waiter_start(struct tx_waiter *waiter);
+void waiter_join(struct tx_waiter *waiter);
+
+/* BACKEND_QUEUE: returns 1 when so many sessions wait for locks of this run, 0 after SLACK_US. */
+int waiters_seen(struct fixture *f, int count);
 
 #endif

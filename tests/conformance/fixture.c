@@ -126,9 +126,36 @@ int case_setup(void **state)
     return status;
 }
 
+/* Transactions first: they keep locked what the rest wants to remove. */
+static void end_transactions(struct fixture *f)
+{
+    for (size_t i = 0; i < COUNT(f->txs); i++) {
+        if (f->txs[i] != NULL)
+            rowlock_tx_rollback(&f->txs[i], NULL);
+    }
+    for (size_t i = 0; i < COUNT(f->sessions); i++) {
+        if (f->sessions[i] != NULL)
+            f->backend->kind->sql_close(f->sessions[i]);
+        f->sessions[i] = NULL;
+    }
+}
+
+static void drop_shop(struct fixture *f)
+{
+    char sql[64];
+    void *session = f->has_shop ? f->backend->kind->sql_open(f->backend->address) : NULL;
+    f->has_shop = 0;
+    if (session == NULL)
+        return;
+    snprintf(sql, sizeof(sql), "DROP TABLE %sshop", f->prefix);
+    f->backend->kind->sql_run(session, sql, NULL, 0);
+    f->backend->kind->sql_close(session);
+}
+
 int case_teardown(void **state)
 {
     struct fixture *f = *state;
+    end_transactions(f);
     for (size_t i = 0; i < COUNT(f->clients); i++)
         rowlock_close(&f->clients[i]);
     for (size_t i = 0; i < COUNT(f->others); i++) {
@@ -137,6 +164,7 @@ int case_teardown(void **state)
     }
     conn_end(f, f->conn);
     f->conn = NULL;
+    drop_shop(f);
     return 0;
 }
 
@@ -199,6 +227,7 @@ void *sql_begin(struct fixture *f)
 {
     void *session = f->backend->kind->sql_open(f->backend->address);
     assert_non_null(session);
+    session_keep(f, session);
     return session;
 }
 
@@ -218,8 +247,24 @@ void sql_in(struct fixture *f, void *session, const char *sql)
     sql_rendered(f, session, sql, ignored, sizeof(ignored));
 }
 
+void session_keep(struct fixture *f, void *session)
+{
+    for (size_t i = 0; i < COUNT(f->sessions); i++) {
+        if (f->sessions[i] != NULL)
+            continue;
+        f->sessions[i] = session;
+        return;
+    }
+    f->backend->kind->sql_close(session);
+    fail_msg("a case may have %zu sessions", COUNT(f->sessions));
+}
+
 void sql_end(struct fixture *f, void *session)
 {
+    for (size_t i = 0; i < COUNT(f->sessions); i++) {
+        if (f->sessions[i] == session)
+            f->sessions[i] = NULL;
+    }
     f->backend->kind->sql_close(session);
 }
 

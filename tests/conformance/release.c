@@ -55,7 +55,8 @@ static void test_release_repeated_takes_one_hold_only(void **state)
     }
 }
 
-/* The first sending was held up on its way, its repetition was done, somebody entered: now it arrives. */
+/* The first sending was held up on its way, its repetition was done, somebody entered: now it
+ * arrives. */
 static void test_release_that_arrives_late_does_not_count_again(void **state)
 {
     struct fixture *f = *state;

@@ -118,6 +118,31 @@ static int step_many(rowlock_client *client, rowlock_error *err)
     return rc;
 }
 
+static const char *const pair[] = {"b", "a"};
+
+/* The second connection is opened anew each time, so that its memory is part of the sweep. */
+static int step_tx(rowlock_client *client, rowlock_error *err)
+{
+    rowlock_tx *tx = NULL;
+    int rc = rowlock_tx_begin(&tx, client, pair, 2, NULL, err);
+
+    if (rc != ROWLOCK_OK) {
+        assert_null(tx);
+        return rc;
+    }
+    assert_non_null(rowlock_native_connection(tx, fake_driver()));
+    return rowlock_tx_commit(&tx, err);
+}
+
+static int step_native(rowlock_client *client, rowlock_error *err)
+{
+    fake_session session = {1, "here"};
+    int rc = rowlock_native_lock(NULL, client, fake_driver(), &session, pair, 2, NULL, err);
+
+    fake_session_end(&session, 0);
+    return rc;
+}
+
 static int count_row(const rowlock_row *row, void *payload)
 {
     (void)row;
@@ -180,6 +205,18 @@ static void test_acquire_many_at_every_allocation(void **state)
     rowlock_close(&client);
 }
 
+static void test_transactions_at_every_allocation(void **state)
+{
+    rowlock_client *client = open_client();
+
+    (void)state;
+    assert_true(sweep(step_tx, client) >= 4);
+    assert_true(sweep(step_native, client) >= 4);
+    assert_false(fake_find("a")->locked);
+    rowlock_close(&client);
+    assert_int_equal(fake_connections(), 0);
+}
+
 static void test_the_rest_at_every_allocation(void **state)
 {
     rowlock_client *client = open_client();
@@ -222,6 +259,7 @@ int main(void)
         cmocka_unit_test_setup(test_open_at_every_allocation, fresh),
         cmocka_unit_test_setup(test_acquire_at_every_allocation, fresh),
         cmocka_unit_test_setup(test_acquire_many_at_every_allocation, fresh),
+        cmocka_unit_test_setup(test_transactions_at_every_allocation, fresh),
         cmocka_unit_test_setup(test_the_rest_at_every_allocation, fresh),
         cmocka_unit_test_setup(test_close_without_memory_leaks_nothing, fresh),
     };

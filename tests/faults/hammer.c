@@ -57,6 +57,7 @@ static void in_the_lock(struct smith *s, rowlock_lock *lock)
     struct anvil *a = s->anvil;
     rowlock_list_options list = ROWLOCK_LIST_OPTIONS_INIT;
     rowlock_reap_options reap = ROWLOCK_REAP_OPTIONS_INIT;
+    rowlock_acquire_options reentry = ROWLOCK_ACQUIRE_OPTIONS_INIT;
     rowlock_lock *again = NULL;
     rowlock_error err;
     int twice = 0;
@@ -65,7 +66,8 @@ static void in_the_lock(struct smith *s, rowlock_lock *lock)
     s->result.wrongs += atomic_exchange(&a->fence, rowlock_fence(lock)) >= rowlock_fence(lock);
     list.starts_with = "hammer";
     reap.retention_ms = 1000;
-    if (!failed(s, rowlock_acquire(&again, a->client, "hammer", NULL, &err), &err)) {
+    reentry.wait_ms = 5000; /* another's statement may look at the row at this moment */
+    if (!failed(s, rowlock_acquire(&again, a->client, "hammer", &reentry, &err), &err)) {
         s->result.wrongs += rowlock_fence(again) != rowlock_fence(lock);
         failed(s, rowlock_list(a->client, &list, count_rows, &twice, &err), &err);
         s->result.wrongs += twice != 1;

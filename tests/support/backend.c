@@ -39,6 +39,15 @@ static const struct backend_kind *find_kind(const char *name)
     return NULL;
 }
 
+const struct backend_kind *backend_other(const struct backend_kind *kind)
+{
+    for (size_t i = 0; kinds[i] != NULL; i++) {
+        if (kinds[i] != kind && (kinds[i]->caps & BACKEND_TRANSACTIONS) != 0)
+            return kinds[i];
+    }
+    return NULL;
+}
+
 static int skip(const struct backend_kind *kind)
 {
     const char *forbidden = getenv("ROWLOCK_TEST_NO_SKIP");

@@ -122,6 +122,218 @@ static void describe(char *out, size_t size, const char *prefix)
              prefix);
 }
 
+/* ---- transaction mode ------------------------------------------------------------------------ */
+
+static int lock(uint64_t *fences, rowlock_client *client, void *session, const char *const *names,
+                size_t n, const rowlock_tx_options *options, rowlock_error *err)
+{
+    return rowlock_mysql_lock(fences, client, session, names, n, options, err);
+}
+
+static int guard(rowlock_lock *held, void *session, rowlock_error *err)
+{
+    return rowlock_mysql_guard(held, session, err);
+}
+
+/* It begins with the server's identity in hexadecimal digits. */
+static void displace(char *place)
+{
+    place[0] = place[0] == '1' ? '2' : '1';
+}
+
+/* All but what counts, or tells of other sessions. */
+static void settings(void *session, char *out, size_t size)
+{
+    char state[256];
+    sql_run(session,
+            "SHOW SESSION VARIABLES WHERE Variable_name NOT LIKE '%gtid%' AND Variable_name NOT IN"
+            " ('timestamp', 'rand_seed1', 'rand_seed2', 'last_insert_id', 'identity', 'insert_id',"
+            "  'error_count', 'warning_count', 'in_transaction', 'statement_id')",
+            out, size);
+    sql_run(session, "SELECT DATABASE(), CONNECTION_ID()", state, sizeof(state));
+    backend_append(out, size, state);
+}
+
+static int kill_session(void *session, void *victim)
+{
+    char sql[64];
+    snprintf(sql, sizeof(sql), "KILL %lu", mysql_thread_id(victim));
+    return sql_run(session, sql, NULL, 0);
+}
+
+static void waiters(char *out, size_t size, const char *prefix)
+{
+    snprintf(out, size,
+             "SELECT COUNT(*) FROM information_schema.innodb_trx"
+             " WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE '%%%slocks%%'",
+             prefix);
+}
+
+#define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static const struct backend_mood moods[] = {
+    {"plain", .begin = "BEGIN"},
+    {"read uncommitted", .before = LIST("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED"),
+     .begin = "BEGIN"},
+    {"repeatable read", .before = LIST("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"),
+     .begin = "BEGIN"},
+    {"snapshot isolation",
+     .before = LIST("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+                    "SET /*M!101108 innodb_snapshot_isolation = 1, */ lock_wait_timeout = 77"),
+     .begin = "BEGIN"},
+    {"serializable", .before = LIST("SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE"),
+     .begin = "BEGIN"},
+    {"read only by default", .before = LIST("SET SESSION TRANSACTION READ ONLY"),
+     .begin = "START TRANSACTION READ WRITE"},
+    {"autocommit off", .before = LIST("SET autocommit = 0")},
+    {"innodb_lock_wait_timeout", .before = LIST("SET innodb_lock_wait_timeout = 77"),
+     .begin = "BEGIN"},
+    {"short innodb_lock_wait_timeout",
+     .before = LIST("SET innodb_lock_wait_timeout = 1", "SET lock_wait_timeout = 7"),
+     .begin = "BEGIN"},
+    {"statement time", .begin = "BEGIN",
+     .inside = LIST("SET /*M! max_statement_time = 0.4, */ lock_wait_timeout = 77")},
+    {"other database", .begin = "BEGIN", .inside = LIST("USE information_schema")},
+    {"ansi", .before = LIST("SET sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES'"), .begin = "BEGIN"},
+    {"strict", .before = LIST("SET sql_mode = 'TRADITIONAL,HIGH_NOT_PRECEDENCE'"),
+     .begin = "BEGIN"},
+    {"no sql_mode", .before = LIST("SET sql_mode = ''"), .begin = "BEGIN"},
+    {"character set", .before = LIST("SET NAMES latin1"), .begin = "BEGIN"},
+    {"character sets that differ",
+     .before = LIST("SET NAMES utf8mb4", "SET character_set_connection = utf32"), .begin = "BEGIN"},
+    {"limits", .begin = "BEGIN",
+     .inside = LIST("SET sql_select_limit = 1", "SET sql_safe_updates = 1")},
+    {"time zone", .before = LIST("SET time_zone = '+13:00'"), .begin = "BEGIN"},
+    {"time that stands still", .before = LIST("SET timestamp = 1000000000"), .begin = "BEGIN"},
+    {.name = NULL}};
+
+/* Nonzero if the first row holds the number 42; takes the result. */
+static int has_answer(MYSQL_RES *result)
+{
+    MYSQL_ROW row = result != NULL ? mysql_fetch_row(result) : NULL;
+    int good = row != NULL && strcmp(row[0], "42") == 0;
+    if (result != NULL)
+        mysql_free_result(result);
+    return good;
+}
+
+static int ends(void *session)
+{
+    return sql_run(session, "COMMIT", NULL, 0) == 0 && sql_run(session, "SELECT 1", NULL, 0) == 0;
+}
+
+static void *open_begun(const char *address)
+{
+    void *mysql = sql_open(address);
+    if (mysql != NULL)
+        sql_run(mysql, "BEGIN", NULL, 0);
+    return mysql;
+}
+
+static void *open_unread(const char *address)
+{
+    void *mysql = open_begun(address);
+    if (mysql != NULL)
+        mysql_query(mysql, "SELECT 42");
+    return mysql;
+}
+
+static int unread_unharmed(void *session)
+{
+    return has_answer(mysql_store_result(session)) && ends(session);
+}
+
+static MYSQL_RES *half_read;
+
+static void *open_half_read(const char *address)
+{
+    void *mysql = open_begun(address);
+    if (mysql != NULL && mysql_query(mysql, "SELECT 41 UNION ALL SELECT 42") == 0) {
+        half_read = mysql_use_result(mysql);
+        mysql_fetch_row(half_read);
+    }
+    return mysql;
+}
+
+static int half_read_unharmed(void *session)
+{
+    return has_answer(half_read) && ends(session);
+}
+
+static void *open_more(const char *address)
+{
+    void *mysql = open_begun(address);
+    if (mysql != NULL && mysql_set_server_option(mysql, MYSQL_OPTION_MULTI_STATEMENTS_ON) == 0 &&
+        mysql_query(mysql, "SELECT 41; SELECT 42") == 0)
+        mysql_free_result(mysql_store_result(mysql));
+    return mysql;
+}
+
+static int more_unharmed(void *session)
+{
+    return mysql_more_results(session) && mysql_next_result(session) == 0 &&
+           has_answer(mysql_store_result(session)) && ends(session);
+}
+
+static MYSQL_STMT *prepared;
+
+static void *open_prepared(const char *address)
+{
+    static const char sql[] = "SELECT 42";
+    void *mysql = open_begun(address);
+    if (mysql == NULL || (prepared = mysql_stmt_init(mysql)) == NULL)
+        return mysql;
+    if (mysql_stmt_prepare(prepared, sql, sizeof(sql) - 1) == 0)
+        mysql_stmt_execute(prepared);
+    return mysql;
+}
+
+static int prepared_unharmed(void *session)
+{
+    int answer = 0;
+    MYSQL_BIND bind = {.buffer_type = MYSQL_TYPE_LONG, .buffer = &answer};
+    int good = mysql_stmt_bind_result(prepared, &bind) == 0 && mysql_stmt_fetch(prepared) == 0 &&
+               answer == 42;
+    mysql_stmt_close(prepared);
+    return good && ends(session);
+}
+
+static void *open_never(const char *address)
+{
+    (void)address;
+    return mysql_init(NULL);
+}
+
+/* Killed, and aware of it. */
+static void *open_cut(const char *address)
+{
+    void *mysql = open_begun(address), *killer = sql_open(address);
+    if (mysql != NULL && killer != NULL) {
+        kill_session(killer, mysql);
+        for (int i = 0; i < 100 && mysql_query(mysql, "DO SLEEP(0.1)") == 0; i++)
+            continue;
+    }
+    if (killer != NULL)
+        sql_close(killer);
+    return mysql;
+}
+
+static const struct backend_bad bad[] = {
+    {"no transaction", sql_open, ends},
+    {"results not read", open_unread, unread_unharmed},
+    {"results read in part", open_half_read, half_read_unharmed},
+    {"more results", open_more, more_unharmed},
+    {"results of a prepared statement", open_prepared, prepared_unharmed},
+    {"never connected", open_never, NULL},
+    {"closed connection", open_cut, NULL},
+    {.name = NULL}};
+
+static const char *const disturb[] = {"USE information_schema", "SET sql_mode = 'ANSI_QUOTES'",
+                                      "SET autocommit = 0", "SET SESSION TRANSACTION READ ONLY",
+                                      NULL};
+
+/* ---- addresses ------------------------------------------------------------------------------- */
+
 static const char *const malformed[] = {"",
                                         "127.0.0.1",
                                         "http://127.0.0.1/x",
@@ -149,7 +361,8 @@ const struct backend_kind backend_mysql = {
     .variable = "ROWLOCK_TEST_MYSQL",
     .driver = rowlock_mysql,
     .caps = BACKEND_SERVER | BACKEND_DATABASES | BACKEND_PASSWORDS | BACKEND_SQL |
-            BACKEND_ROW_LOCKS | BACKEND_SCHEMAS,
+            BACKEND_ROW_LOCKS | BACKEND_SCHEMAS | BACKEND_TRANSACTIONS | BACKEND_KILL |
+            BACKEND_QUEUE | BACKEND_SHARED,
     .malformed = malformed,
     .unreachable = unreachable,
     .secret = secret,
@@ -160,4 +373,16 @@ const struct backend_kind backend_mysql = {
     .sql_close = sql_close,
     .analyze = "ANALYZE TABLE rowlock_locks",
     .describe = describe,
+    .lock = lock,
+    .guard = guard,
+    .connection = rowlock_mysql_connection,
+    .displace = displace,
+    .settings = settings,
+    .given = "SELECT @@innodb_lock_wait_timeout, @@lock_wait_timeout, @@sql_mode, @@time_zone,"
+             " @@group_concat_max_len, @@sql_select_limit, DATABASE()",
+    .moods = moods,
+    .bad = bad,
+    .disturb = disturb,
+    .kill = kill_session,
+    .waiters = waiters,
 };

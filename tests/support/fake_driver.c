@@ -9,12 +9,9 @@
 #include "clock.h"
 #include "error.h"
 #include "fake_clock.h"
+#include "fake_tx.h"
 
 enum { MOST_ROWS = 2000 };
-
-typedef struct fake_conn {
-    int open;
-} fake_conn;
 
 static struct {
     fake_row rows[MOST_ROWS];
@@ -27,8 +24,7 @@ static struct {
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* The database's clock is not the local one. */
-static int64_t db_now(void)
+int64_t fake_now(void)
 {
     return rlk_clock_us() + INT64_C(1700000000000000);
 }
@@ -73,7 +69,7 @@ void fake_set_version(int version)
     db.version = version;
 }
 
-static fake_row *find(const char *name, size_t length)
+fake_row *fake_row_of(const char *name, size_t length)
 {
     for (size_t i = 0; i < db.count; i++) {
         if (db.rows[i].name_length == length && memcmp(db.rows[i].name, name, length) == 0)
@@ -82,23 +78,36 @@ static fake_row *find(const char *name, size_t length)
     return NULL;
 }
 
+fake_row *fake_row_new(const char *name, size_t length)
+{
+    fake_row *row = &db.rows[db.count++];
+
+    memset(row, 0, sizeof *row);
+    memcpy(row->name, name, length);
+    row->name_length = length;
+    return row;
+}
+
 fake_row *fake_find(const char *name)
 {
-    return find(name, strlen(name));
+    return fake_row_of(name, strlen(name));
+}
+
+fake_row *fake_row_at(size_t i)
+{
+    return i < db.count ? &db.rows[i] : NULL;
 }
 
 int fake_is_live(const char *name)
 {
     fake_row *row = fake_find(name);
 
-    return row != NULL && row->expire_time > db_now();
+    return row != NULL && row->expire_time > fake_now();
 }
 
 /* ---- faults ---- */
 
-/* Starts a call: which fault it meets. The effect must not take place unless FAKE_NONE or
- * CUT_AFTER. */
-static enum fake_fault begin(void)
+enum fake_fault fake_begin(void)
 {
     pthread_mutex_lock(&mutex);
     fake_clock_advance_us(db.before_us);
@@ -108,7 +117,7 @@ static enum fake_fault begin(void)
     return FAKE_NONE;
 }
 
-static int done(enum fake_fault fault, rowlock_error *err)
+int fake_done(enum fake_fault fault, rowlock_error *err)
 {
     fake_clock_advance_us(db.after_us);
     pthread_mutex_unlock(&mutex);
@@ -127,7 +136,7 @@ static int done(enum fake_fault fault, rowlock_error *err)
     }
 }
 
-static int takes_effect(enum fake_fault fault)
+int fake_takes_effect(enum fake_fault fault)
 {
     return fault == FAKE_NONE || fault == FAKE_CUT_AFTER;
 }
@@ -137,7 +146,7 @@ static int takes_effect(enum fake_fault fault)
 static int fake_open(void *conn, const rowlock_config *config, uint32_t timeout_ms,
                      rowlock_error *err)
 {
-    enum fake_fault fault = begin();
+    enum fake_fault fault = fake_begin();
 
     (void)timeout_ms;
     if (strcmp(config->address, "fake") != 0) {
@@ -150,43 +159,41 @@ static int fake_open(void *conn, const rowlock_config *config, uint32_t timeout_
         if (db.connections > db.most_connections)
             db.most_connections = db.connections;
     }
-    return done(fault == FAKE_NONE ? fault : FAKE_NO_CONNECTION, err);
+    return fake_done(fault == FAKE_NONE ? fault : FAKE_NO_CONNECTION, err);
 }
 
 static void fake_close(void *conn)
 {
     pthread_mutex_lock(&mutex);
+    fake_unlock(conn);
     if (((fake_conn *)conn)->open)
         db.connections--;
     pthread_mutex_unlock(&mutex);
 }
 
-static void answer_busy(rowlock_op *op, const fake_row *row)
+void fake_answer_busy(rowlock_op *op, const fake_row *row)
 {
     op->status = ROWLOCK_BUSY;
-    op->remaining_us = row->expire_time - db_now();
+    op->remaining_us = row->expire_time - fake_now();
     op->holder_fence = row->fence;
     snprintf(op->holder, sizeof op->holder, "%s", row->owner);
 }
 
 static int takeable(const rowlock_op *op)
 {
-    const fake_row *row = find(op->name, op->name_length);
+    const fake_row *row = fake_row_of(op->name, op->name_length);
 
-    return row == NULL || row->expire_time <= db_now() || strcmp(row->owner, op->owner) == 0;
+    return row == NULL ||
+           (!row->locked && (row->expire_time <= fake_now() || strcmp(row->owner, op->owner) == 0));
 }
 
 static void take(rowlock_op *op)
 {
-    fake_row *row = find(op->name, op->name_length);
-    int64_t now = db_now();
+    fake_row *row = fake_row_of(op->name, op->name_length);
+    int64_t now = fake_now();
 
-    if (row == NULL) {
-        row = &db.rows[db.count++];
-        memset(row, 0, sizeof *row);
-        memcpy(row->name, op->name, op->name_length);
-        row->name_length = op->name_length;
-    }
+    if (row == NULL)
+        row = fake_row_new(op->name, op->name_length);
     if (row->expire_time <= now) {
         row->fence = row->fence + 1 > (uint64_t)now ? row->fence + 1 : (uint64_t)now;
         row->hold_count = 1;
@@ -211,17 +218,17 @@ static void take(rowlock_op *op)
 static int fake_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
                         rowlock_error *err)
 {
-    enum fake_fault fault = begin();
+    enum fake_fault fault = fake_begin();
     size_t possible = 0;
 
     (void)conn;
     (void)timeout_ms;
     for (size_t i = 0; i < n; i++)
         possible += takeable(&ops[i]) != 0;
-    for (size_t i = 0; takes_effect(fault) && i < n; i++) {
+    for (size_t i = 0; fake_takes_effect(fault) && i < n; i++) {
         memset(ops[i].holder, 0, sizeof ops[i].holder);
         if (!takeable(&ops[i])) {
-            answer_busy(&ops[i], find(ops[i].name, ops[i].name_length));
+            fake_answer_busy(&ops[i], fake_row_of(ops[i].name, ops[i].name_length));
         } else if (all && possible < n) {
             ops[i].status = ROWLOCK_BUSY;
             ops[i].remaining_us = 0;
@@ -229,12 +236,12 @@ static int fake_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t
             take(&ops[i]);
         }
     }
-    return done(fault, err);
+    return fake_done(fault, err);
 }
 
 static fake_row *tenure(const rowlock_op *op)
 {
-    fake_row *row = find(op->name, op->name_length);
+    fake_row *row = fake_row_of(op->name, op->name_length);
 
     return row != NULL && row->fence == op->fence && strcmp(row->owner, op->owner) == 0 ? row
                                                                                         : NULL;
@@ -243,40 +250,40 @@ static fake_row *tenure(const rowlock_op *op)
 static int fake_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms,
                       rowlock_error *err)
 {
-    enum fake_fault fault = begin();
+    enum fake_fault fault = fake_begin();
 
     (void)conn;
     (void)timeout_ms;
-    for (size_t i = 0; takes_effect(fault) && i < n; i++) {
+    for (size_t i = 0; fake_takes_effect(fault) && i < n; i++) {
         fake_row *row = tenure(&ops[i]);
-        int64_t until = db_now() + ops[i].ttl_us;
+        int64_t until = fake_now() + ops[i].ttl_us;
 
         ops[i].status = ROWLOCK_LOST;
-        if (row == NULL || row->expire_time <= db_now())
+        if (row == NULL || row->expire_time <= fake_now())
             continue;
         ops[i].status = row->locked ? ROWLOCK_BUSY : ROWLOCK_OK;
         if (!row->locked && until > row->expire_time)
             row->expire_time = until;
         ops[i].hold_count = row->hold_count;
-        ops[i].remaining_us = row->expire_time - db_now();
+        ops[i].remaining_us = row->expire_time - fake_now();
     }
-    return done(fault, err);
+    return fake_done(fault, err);
 }
 
 static int fake_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms,
                         rowlock_error *err)
 {
     static const uint8_t none[ROWLOCK_ATTEMPT_SIZE];
-    enum fake_fault fault = begin();
+    enum fake_fault fault = fake_begin();
 
     (void)conn;
     (void)timeout_ms;
-    for (size_t i = 0; takes_effect(fault) && i < n; i++) {
+    for (size_t i = 0; fake_takes_effect(fault) && i < n; i++) {
         fake_row *row = tenure(&ops[i]);
         int repeated = row != NULL && memcmp(row->attempt, ops[i].attempt, 16) == 0;
 
         ops[i].status = ROWLOCK_LOST;
-        if (row == NULL || (!repeated && (row->hold_count == 0 || row->expire_time <= db_now())))
+        if (row == NULL || (!repeated && (row->hold_count == 0 || row->expire_time <= fake_now())))
             continue;
         if (!repeated && memcmp(ops[i].seen, none, 16) != 0 &&
             memcmp(ops[i].seen, row->attempt, 16) != 0) {
@@ -287,48 +294,49 @@ static int fake_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_
         if (!repeated)
             row->hold_count--;
         if (!repeated && row->hold_count == 0)
-            row->expire_time = db_now();
+            row->expire_time = fake_now();
         memcpy(row->attempt, ops[i].attempt, sizeof row->attempt);
         ops[i].status = ROWLOCK_OK;
         ops[i].hold_count = row->hold_count;
     }
-    return done(fault, err);
+    return fake_done(fault, err);
 }
 
 static int fake_force_release(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err)
 {
-    enum fake_fault fault = begin();
-    fake_row *row = find(op->name, op->name_length);
+    enum fake_fault fault = fake_begin();
+    fake_row *row = fake_row_of(op->name, op->name_length);
     int repeated = row != NULL && memcmp(row->attempt, op->attempt, 16) == 0;
 
     (void)conn;
     (void)timeout_ms;
-    if (takes_effect(fault)) {
+    if (fake_takes_effect(fault)) {
         op->status = ROWLOCK_LOST;
         if (repeated) {
             op->status = ROWLOCK_OK;
-        } else if (row != NULL && row->expire_time > db_now() &&
+        } else if (row != NULL && row->expire_time > fake_now() &&
                    (op->fence == 0 || op->fence == row->fence)) {
-            row->fence = row->fence + 1 > (uint64_t)db_now() ? row->fence + 1 : (uint64_t)db_now();
+            row->fence =
+                row->fence + 1 > (uint64_t)fake_now() ? row->fence + 1 : (uint64_t)fake_now();
             row->hold_count = 0;
-            row->expire_time = db_now();
+            row->expire_time = fake_now();
             memcpy(row->attempt, op->attempt, sizeof row->attempt);
             op->status = ROWLOCK_OK;
         }
     }
-    return done(fault, err);
+    return fake_done(fault, err);
 }
 
 static int fake_reap(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit,
                      uint32_t timeout_ms, rowlock_error *err)
 {
-    enum fake_fault fault = begin();
-    int64_t before = db_now() - retention_us;
+    enum fake_fault fault = fake_begin();
+    int64_t before = fake_now() - retention_us;
 
     (void)conn;
     (void)timeout_ms;
     *out = 0;
-    for (size_t i = 0; takes_effect(fault) && i < db.count && *out < limit;) {
+    for (size_t i = 0; fake_takes_effect(fault) && i < db.count && *out < limit;) {
         if (db.rows[i].expire_time < before && (int64_t)db.rows[i].fence < before) {
             db.rows[i] = db.rows[--db.count];
             ++*out;
@@ -336,17 +344,17 @@ static int fake_reap(void *conn, uint64_t *out, int64_t retention_us, uint64_t l
             i++;
         }
     }
-    return done(fault, err);
+    return fake_done(fault, err);
 }
 
 static int fake_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, void *payload,
                      uint32_t timeout_ms, rowlock_error *err)
 {
-    enum fake_fault fault = begin();
+    enum fake_fault fault = fake_begin();
 
     (void)conn;
     (void)timeout_ms;
-    for (size_t i = 0; takes_effect(fault) && i < db.count; i++) {
+    for (size_t i = 0; fake_takes_effect(fault) && i < db.count; i++) {
         const fake_row *f = &db.rows[i];
         rowlock_row row = {.size = sizeof row,
                            .name = f->name,
@@ -355,36 +363,36 @@ static int fake_list(void *conn, const rowlock_list_query *query, rowlock_row_fn
                            .note = f->note,
                            .fence = f->fence,
                            .hold_count = f->hold_count,
-                           .held_ms = (db_now() - f->acquire_time) / 1000,
-                           .remaining_ms = (f->expire_time - db_now()) / 1000};
+                           .held_ms = (fake_now() - f->acquire_time) / 1000,
+                           .remaining_ms = (f->expire_time - fake_now()) / 1000};
 
-        if ((f->expire_time > db_now() || query->expired) && fn(&row, payload) != 0)
+        if ((f->expire_time > fake_now() || query->expired) && fn(&row, payload) != 0)
             break;
     }
-    return done(fault, err);
+    return fake_done(fault, err);
 }
 
 static int fake_schema_version(void *conn, int *out, uint32_t timeout_ms, rowlock_error *err)
 {
-    enum fake_fault fault = begin();
+    enum fake_fault fault = fake_begin();
 
     (void)conn;
     (void)timeout_ms;
     *out = db.version;
-    return done(fault, err);
+    return fake_done(fault, err);
 }
 
 static int fake_schema_apply(void *conn, int from, int to, uint32_t timeout_ms, rowlock_error *err)
 {
-    enum fake_fault fault = begin();
+    enum fake_fault fault = fake_begin();
     int moved = db.version != from;
     int rc;
 
     (void)conn;
     (void)timeout_ms;
-    if (takes_effect(fault) && !moved)
+    if (fake_takes_effect(fault) && !moved)
         db.version = to;
-    rc = done(fault, err);
+    rc = fake_done(fault, err);
     return rc == ROWLOCK_OK && moved ? ROWLOCK_BUSY : rc;
 }
 
@@ -412,6 +420,12 @@ const rowlock_driver *fake_driver(void)
         .list = fake_list,
         .schema_version = fake_schema_version,
         .schema_apply = fake_schema_apply,
+        .prepare = fake_prepare,
+        .locate = fake_locate,
+        .lock = fake_lock,
+        .guard = fake_guard,
+        .end = fake_end,
+        .native = fake_native,
     };
 
     return &driver;

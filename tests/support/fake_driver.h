@@ -43,11 +43,28 @@ typedef struct fake_row {
     uint32_t hold_count;
     uint8_t attempt[ROWLOCK_ATTEMPT_SIZE];
     int64_t acquire_time, expire_time;
-    int locked; /* a transaction keeps it locked: renew answers BUSY */
+    int locked;         /* a transaction keeps it locked: renew answers BUSY */
+    const void *locker; /* which: a connection; NULL: somebody outside */
+    uint64_t new_fence; /* to become the fence when that transaction commits */
 } fake_row;
+
+/* A connection of the application's. */
+typedef struct fake_session {
+    int in_transaction;
+    const char *place; /* as `locate` says it */
+} fake_session;
+
+/* What `locate` says from now on: the server was started anew. */
+extern const char *fake_here;
 
 fake_row *fake_find(const char *name);
 int fake_is_live(const char *name);
 void fake_set_version(int version);
+
+/* The end of a transaction of the application's. */
+void fake_session_end(fake_session *session, int commit);
+
+/* Each lock that must wait, from now on, lets this happen while it does. NULL: nothing. */
+void fake_on_wait(void (*fn)(void));
 
 #endif

@@ -151,6 +151,11 @@ static int socket_of(MYSQL *mysql)
     return mysql_get_socket(mysql);
 }
 
+int my_client_connected(MYSQL *mysql)
+{
+    return mysql->net.pvio != NULL;
+}
+
 #else /* Oracle's */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -192,6 +197,11 @@ static void set_own_options(MYSQL *mysql, const my_address *address)
 static int socket_of(MYSQL *mysql)
 {
     return (int)mysql->net.fd;
+}
+
+int my_client_connected(MYSQL *mysql)
+{
+    return mysql->net.vio != NULL;
 }
 
 /* This library does not say what it waits for. Mostly it is an answer; a full send buffer, a name

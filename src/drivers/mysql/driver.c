@@ -6,20 +6,6 @@
 
 #include "my.h"
 
-/* The table names are put into the statements once. */
-static int render(my_conn *conn, rowlock_error *err)
-{
-    for (int i = 0; i < SQL_COUNT; i++) {
-        rlk_text text = {0};
-
-        rlk_sql_render(&text, sql_text[i], conn->prefix, conn->schema, '`');
-        if (text.failed)
-            return rlk_fail_memory(err);
-        conn->sql[i] = text.data;
-    }
-    return ROWLOCK_OK;
-}
-
 /* "8.0.36", "10.11.6-MariaDB-...", also "5.5.5-10.11.6-MariaDB" of old protocols. */
 static int check_version(const char *version, rowlock_error *err)
 {
@@ -43,8 +29,9 @@ static int start_session(my_conn *conn, int64_t deadline, rowlock_error *err)
     int status;
 
     conn->packet_max = 65536;
+    conn->foreign = 1;
     my_start(conn);
-    my_add(conn, SQL_SESSION, NULL, 0);
+    my_add(conn, SQL_SERVER, NULL, 0);
     status = my_run(conn, deadline, &result, err);
     if (status == ROWLOCK_EUNKNOWN && err != NULL)
         err->status = ROWLOCK_ECONNECT;
@@ -112,11 +99,23 @@ static int my_open(void *handle, const rowlock_config *config, uint32_t timeout_
             status = rlk_fail_memory(err);
     }
     if (status == ROWLOCK_OK)
-        status = render(conn, err);
-    if (status == ROWLOCK_OK)
         status = connect_to(conn, &address, deadline, err);
     my_address_free(&address);
     return status;
+}
+
+void my_conn_free(my_conn *conn)
+{
+    for (int i = 0; i < SQL_COUNT; i++)
+        free(conn->sql[i]);
+    free(conn->prefix);
+    free(conn->schema);
+    free(conn->database);
+    rlk_text_free(&conn->packet);
+    rlk_text_free(&conn->json);
+    rlk_text_free(&conn->batch);
+    rlk_text_free(&conn->here);
+    *conn = (my_conn){0};
 }
 
 static void my_close(void *handle)
@@ -125,14 +124,7 @@ static void my_close(void *handle)
 
     my_client_enter();
     my_client_close(conn->mysql, conn->dead);
-    for (int i = 0; i < SQL_COUNT; i++)
-        free(conn->sql[i]);
-    free(conn->prefix);
-    free(conn->schema);
-    free(conn->database);
-    rlk_text_free(&conn->packet);
-    rlk_text_free(&conn->json);
-    *conn = (my_conn){0};
+    my_conn_free(conn);
 }
 
 static const rowlock_driver my_driver = {
@@ -153,6 +145,12 @@ static const rowlock_driver my_driver = {
     .list = my_list,
     .schema_version = my_schema_version,
     .schema_apply = my_schema_apply,
+    .prepare = my_prepare,
+    .locate = my_locate,
+    .lock = my_lock,
+    .guard = my_guard,
+    .end = my_end,
+    .native = my_native,
 };
 
 const rowlock_driver *rowlock_mysql(void)

@@ -4,6 +4,8 @@
 
 #include "my.h"
 
+#define ROLLBACK_US ((int64_t)100000)
+
 /* What the server's errors mean for a call. The packet is one transaction that ends with COMMIT, so
  * an error of a statement before it certainly did nothing. */
 typedef struct my_errno_class {
@@ -51,6 +53,21 @@ static my_errno_class classify(int code)
     return (my_errno_class){code, ROWLOCK_EDRIVER, 0};
 }
 
+int my_is_denied(int code)
+{
+    enum { DATABASE_DENIED = 1044, TABLE_DENIED = 1142, COLUMN_DENIED = 1143 };
+
+    return code == DATABASE_DENIED || code == TABLE_DENIED || code == COLUMN_DENIED;
+}
+
+int my_errno_status(int code, int *retryable)
+{
+    my_errno_class class = classify(code);
+
+    *retryable = class.retryable;
+    return class.status;
+}
+
 int my_connect_error(MYSQL *mysql, rowlock_error *err)
 {
     static const int later[] = {1040, 1047, 1053, 1203, 1226, 2002, 2003, 2005, 2006, 2013, 2055};
@@ -65,20 +82,41 @@ int my_connect_error(MYSQL *mysql, rowlock_error *err)
 void my_start(my_conn *conn)
 {
     rlk_text_clear(&conn->packet);
+    if (conn->foreign)
+        my_add(conn, SQL_SESSION, NULL, 0);
+}
+
+static const char *rendered(my_conn *conn, enum sql_statement which)
+{
+    rlk_text text = {0};
+
+    if (conn->sql[which] != NULL)
+        return conn->sql[which];
+    rlk_sql_render(&text, sql_text[which], conn->prefix, conn->schema, '`');
+    if (text.failed) {
+        rlk_text_free(&text);
+        conn->packet.failed = 1;
+        return "";
+    }
+    conn->sql[which] = text.data;
+    return text.data;
 }
 
 void my_add(my_conn *conn, enum sql_statement which, const char *const *literals, size_t n)
 {
-    const char *sql = conn->sql[which];
+    my_fill(&conn->packet, rendered(conn, which), literals, n);
+}
 
+void my_fill(rlk_text *out, const char *sql, const char *const *literals, size_t n)
+{
     for (size_t i = 0; i < n; i++) {
         size_t before = strcspn(sql, "?");
 
-        rlk_text_add(&conn->packet, sql, before);
-        rlk_text_str(&conn->packet, literals[i]);
+        rlk_text_add(out, sql, before);
+        rlk_text_str(out, literals[i]);
         sql += before + (sql[before] == '?');
     }
-    rlk_text_str(&conn->packet, sql);
+    rlk_text_str(out, sql);
 }
 
 const char *my_bytes(rlk_text *out, const void *bytes, size_t n)
@@ -110,29 +148,39 @@ static int unknown(my_conn *conn, rowlock_error *err)
 }
 
 /* A failed statement leaves the transaction open, with locks. If it cannot be ended the connection
- * must be, which does the same. */
+ * must be, which does the same. The error may have come with the last of the time. */
 static int end_transaction(my_conn *conn, int64_t deadline)
 {
-    const char *sql = conn->sql[SQL_ROLLBACK];
+    const char *sql = sql_text[SQL_ROLLBACK];
+    int64_t least = rlk_clock_us() + ROLLBACK_US;
 
+    deadline = deadline > least ? deadline : least;
     return my_client_query(conn->mysql, sql, strlen(sql), deadline) &&
            mysql_errno(conn->mysql) == 0;
 }
 
-static int server_error(my_conn *conn, int64_t deadline, rowlock_error *err)
+/* What to do about an error; NULL: its text says enough. */
+static const char *advice(const my_errno_class *class)
 {
     enum { NO_DATABASE = 1049 };
+
+    if (class->status == ROWLOCK_ESCHEMA)
+        return class->code == NO_DATABASE ? "create it first" : "run 'rowlock migrate up'";
+    if (my_is_denied(class->code))
+        return "grant SELECT, INSERT, UPDATE and DELETE on it to the client's user";
+    return NULL;
+}
+
+static int server_error(my_conn *conn, int64_t deadline, rowlock_error *err)
+{
     my_errno_class class = classify((int)mysql_errno(conn->mysql));
+    const char *what = advice(&class);
     char state[6] = "";
 
     memcpy(state, mysql_sqlstate(conn->mysql), 5);
-    if (class.status == ROWLOCK_ESCHEMA)
-        rlk_fail_native(err, class.status, class.code, state, 0, "%s (%s)",
-                        mysql_error(conn->mysql),
-                        class.code == NO_DATABASE ? "create it first" : "run 'rowlock migrate up'");
-    else
-        rlk_fail_native(err, class.status, class.code, state, class.retryable, "%s",
-                        mysql_error(conn->mysql));
+    rlk_fail_native(err, class.status, class.code, state, class.retryable, "%s%s%s%s",
+                    mysql_error(conn->mysql), what == NULL ? "" : " (", what == NULL ? "" : what,
+                    what == NULL ? "" : ")");
     if (class.status == ROWLOCK_ECONNECT || class.status == ROWLOCK_EUNKNOWN) {
         conn->dead = 1;
     } else if (!end_transaction(conn, deadline)) {
@@ -145,9 +193,10 @@ static int server_error(my_conn *conn, int64_t deadline, rowlock_error *err)
 
 static int check_packet(my_conn *conn, rowlock_error *err)
 {
-    if (conn->packet.failed || conn->json.failed) {
+    if (conn->packet.failed || conn->json.failed || conn->batch.failed) {
         rlk_text_free(&conn->packet);
         rlk_text_free(&conn->json);
+        rlk_text_free(&conn->batch);
         return rlk_fail_memory(err);
     }
     if (conn->packet.length + 1 > conn->packet_max)
@@ -197,6 +246,8 @@ int my_run(my_conn *conn, int64_t deadline, MYSQL_RES **out, rowlock_error *err)
         status = unknown(conn, err);
     else if (mysql_errno(conn->mysql) != 0)
         status = server_error(conn, deadline, err);
+    if (status == ROWLOCK_OK)
+        conn->foreign = 0;
     if (status == ROWLOCK_OK && out != NULL)
         *out = result;
     else

@@ -17,6 +17,11 @@ enum {
     PACKET_SPARE = 16384     /* the statements around the batch */
 };
 
+/* Who releases waits for a locked row as long as the session's innodb_lock_wait_timeout, which may
+ * end a second late. With less time than that the rows are only looked at, and with almost none the
+ * answer, that nothing was done, is still waited for. */
+enum { RELEASE_WAITS_MS = 2500, SHORTEST_RELEASE_MS = 50 };
+
 /* A row that is free (or the owner's own) and locked is mostly locked by a call as short as this
  * one, so it is asked about again. Whoever keeps it longer than this has a transaction open: BUSY.
  * It is short because the other ops of the batch wait, too. */
@@ -106,9 +111,15 @@ static void read_rows(MYSQL_RES *result, rowlock_op *ops, size_t n, read_row_fn 
     mysql_free_result(result);
 }
 
+/* What is done with ops. */
+typedef struct my_step {
+    enum sql_statement which;
+    read_row_fn read_row;
+    int looks; /* first, instead of waiting for locked rows */
+} my_step;
+
 /* One op as literals, in place of a batch. */
-static int set_one(my_conn *conn, enum sql_statement which, const rowlock_op *op,
-                   rowlock_error *err)
+static int set_one(my_conn *conn, const my_step *step, const rowlock_op *op, rowlock_error *err)
 {
     const char *note = op->note != NULL ? op->note : "";
     rlk_text name = {0}, owner = {0}, attempt = {0}, fence = {0}, ttl = {0}, notes = {0},
@@ -124,7 +135,9 @@ static int set_one(my_conn *conn, enum sql_statement which, const rowlock_op *op
 
     my_start(conn);
     my_add(conn, SQL_BEGIN_ONE, literals, sizeof literals / sizeof *literals);
-    my_add(conn, which, NULL, 0);
+    if (step->looks)
+        my_add(conn, SQL_RELEASE_LOOK_ONE, literals, 1);
+    my_add(conn, step->which, NULL, 0);
     failed = name.failed || owner.failed || attempt.failed || fence.failed || ttl.failed ||
              notes.failed || seen.failed;
     rlk_text_free(&seen);
@@ -137,25 +150,24 @@ static int set_one(my_conn *conn, enum sql_statement which, const rowlock_op *op
     return failed ? rlk_fail_memory(err) : ROWLOCK_OK;
 }
 
-/* Runs a statement for a single op. */
-static int run_one(my_conn *conn, enum sql_statement which, rowlock_op *op, read_row_fn read_row,
-                   int64_t deadline, rowlock_error *err)
+static int run_one(my_conn *conn, const my_step *step, rowlock_op *op, int64_t deadline,
+                   rowlock_error *err)
 {
     MYSQL_RES *result = NULL;
-    int status = set_one(conn, which, op, err);
+    int status = set_one(conn, step, op, err);
 
     if (status == ROWLOCK_OK)
         status = my_run(conn, deadline, &result, err);
     if (status == ROWLOCK_OK)
-        read_rows(result, op, 1, read_row);
+        read_rows(result, op, 1, step->read_row);
     return status;
 }
 
-/* Runs a statement for all open ops. More than one packet is needed only where one does not take
+/* The same for all open ops. More than one packet is needed only where one does not take
  * them; each is a transaction of its own then, and a failure after the first leaves something done.
  */
-static int run_open(my_conn *conn, enum sql_statement which, rowlock_op *ops, size_t n,
-                    read_row_fn read_row, int64_t deadline, rowlock_error *err)
+static int run_open(my_conn *conn, const my_step *step, rowlock_op *ops, size_t n, int64_t deadline,
+                    rowlock_error *err)
 {
     int packets = 0, status = ROWLOCK_OK;
 
@@ -166,10 +178,12 @@ static int run_open(my_conn *conn, enum sql_statement which, rowlock_op *ops, si
             break;
         set_begin(conn, 0);
         my_add(conn, SQL_START, NULL, 0);
-        my_add(conn, which, NULL, 0);
+        if (step->looks)
+            my_add(conn, SQL_RELEASE_LOOK, NULL, 0);
+        my_add(conn, step->which, NULL, 0);
         status = my_run(conn, deadline, &result, err);
         if (status == ROWLOCK_OK)
-            read_rows(result, ops, n, read_row);
+            read_rows(result, ops, n, step->read_row);
     }
     if (status != ROWLOCK_OK && packets > 1) {
         conn->dead = 1;
@@ -219,7 +233,7 @@ static void read_acquired(rowlock_op *op, MYSQL_ROW row, const unsigned long *le
     int64_t remaining = my_int(row[5]);
 
     clear_answer(op);
-    if (remaining <= 0)
+    if (remaining <= 0 || my_int(row[4]) == 0)
         return;
     op->remaining_us = remaining;
     if (own && mine) {
@@ -260,6 +274,7 @@ static void read_released(rowlock_op *op, MYSQL_ROW row, const unsigned long *le
 static int undo_late(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, int *any,
                      rowlock_error *err)
 {
+    const my_step release = {SQL_RELEASE, read_released, 0};
     rowlock_op *undo;
     int status = ROWLOCK_EUNKNOWN;
 
@@ -278,7 +293,7 @@ static int undo_late(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
         ops[i].status = STATUS_OPEN;
     }
     if (undo != NULL)
-        status = run_open(conn, SQL_RELEASE, undo, n, read_released, deadline, err);
+        status = run_open(conn, &release, undo, n, deadline, err);
     free(undo);
     if (status == ROWLOCK_OK)
         return ROWLOCK_OK;
@@ -289,13 +304,14 @@ static int undo_late(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
 
 static int try_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err)
 {
+    const my_step one = {SQL_ACQUIRE_ONE, read_acquired, 0}, many = {SQL_ACQUIRE, read_acquired, 0};
     int any_late = 0, status = ROWLOCK_OK;
 
     do {
         if (n == 1)
-            status = run_one(conn, SQL_ACQUIRE_ONE, ops, read_acquired, deadline, err);
+            status = run_one(conn, &one, ops, deadline, err);
         else
-            status = run_open(conn, SQL_ACQUIRE, ops, n, read_acquired, deadline, err);
+            status = run_open(conn, &many, ops, n, deadline, err);
         if (status == ROWLOCK_OK)
             status = undo_late(conn, ops, n, deadline, &any_late, err);
     } while (status == ROWLOCK_OK && any_late && rlk_clock_us() < deadline);
@@ -426,49 +442,76 @@ static void read_renewed(rowlock_op *op, MYSQL_ROW row, const unsigned long *len
 
 int my_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
 {
+    const my_step renew = {SQL_RENEW, read_renewed, 0};
     int64_t deadline = my_deadline(timeout_ms);
     int status;
 
     start_call(ops, n);
     rlk_ok(err);
-    status = run_open(conn, SQL_RENEW, ops, n, read_renewed, deadline, err);
+    status = run_open(conn, &renew, ops, n, deadline, err);
     set_status(ops, n, STATUS_OPEN, ROWLOCK_LOST);
     return status;
 }
 
+static int64_t release_deadline(uint32_t timeout_ms)
+{
+    return my_deadline(timeout_ms < SHORTEST_RELEASE_MS ? SHORTEST_RELEASE_MS : timeout_ms);
+}
+
+/* Somebody keeps the row locked: who releases may be the one. */
+static int tell_locked(int status, rowlock_error *err)
+{
+    enum { LOCK_TIMEOUT = 1205, LOCKED = 3572 };
+
+    if (status != ROWLOCK_EDRIVER ||
+        (err->native_code != LOCK_TIMEOUT && err->native_code != LOCKED))
+        return status;
+    return rlk_fail_native(err, ROWLOCK_EDRIVER, err->native_code, "HY000", 1,
+                           "a transaction keeps the row locked: release after its COMMIT or "
+                           "ROLLBACK");
+}
+
 int my_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
 {
-    int64_t deadline = my_deadline(timeout_ms);
+    const my_step one = {SQL_RELEASE_ONE, read_released, timeout_ms < RELEASE_WAITS_MS};
+    const my_step many = {SQL_RELEASE, read_released, timeout_ms < RELEASE_WAITS_MS};
+    int64_t deadline = release_deadline(timeout_ms);
+    rowlock_error local;
     int status;
 
+    err = err == NULL ? &local : err;
     start_call(ops, n);
     rlk_ok(err);
     if (n == 1)
-        status = run_one(conn, SQL_RELEASE_ONE, ops, read_released, deadline, err);
+        status = run_one(conn, &one, ops, deadline, err);
     else
-        status = run_open(conn, SQL_RELEASE, ops, n, read_released, deadline, err);
+        status = run_open(conn, &many, ops, n, deadline, err);
     set_status(ops, n, STATUS_OPEN, ROWLOCK_LOST);
-    return status;
+    return tell_locked(status, err);
 }
 
 int my_force_release(void *handle, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err)
 {
     my_conn *conn = handle;
-    int64_t deadline = my_deadline(timeout_ms);
+    int64_t deadline = release_deadline(timeout_ms);
     rlk_text name = {0}, attempt = {0}, fence = {0};
     const char *n = my_bytes(&name, op->name, op->name_length);
     const char *a = my_bytes(&attempt, op->attempt, sizeof op->attempt);
     const char *f = my_number(&fence, (int64_t)op->fence);
     const char *literals[] = {a, n, f, f, a, n, a};
     MYSQL_RES *result = NULL;
+    rowlock_error local;
     int status;
 
+    err = err == NULL ? &local : err;
     start_call(op, 1);
     rlk_ok(err);
     rlk_text_clear(&conn->json);
     rlk_text_str(&conn->json, "'[]'");
     set_begin(conn, 0);
     my_add(conn, SQL_START, NULL, 0);
+    if (timeout_ms < RELEASE_WAITS_MS)
+        my_add(conn, SQL_RELEASE_LOOK_ONE, &n, 1);
     my_add(conn, SQL_FORCE_RELEASE, literals, sizeof literals / sizeof *literals);
     if (name.failed || attempt.failed || fence.failed)
         status = rlk_fail_memory(err);
@@ -481,5 +524,5 @@ int my_force_release(void *handle, rowlock_op *op, uint32_t timeout_ms, rowlock_
     rlk_text_free(&name);
     rlk_text_free(&attempt);
     rlk_text_free(&fence);
-    return status;
+    return tell_locked(status, err);
 }

@@ -8,6 +8,9 @@
  *   exec.c      one packet there, its results back, errors put into classes
  *   lease.c     acquire, renew, release, force_release
  *   admin.c     reap, list
+ *   tx.c        transaction mode on the driver's own connections
+ *   lock.c      locking rows in a transaction, whosever connection it is
+ *   native.c    connections of the application's: checks, statements, the guard
  *   schema.c    the tables' version and steps */
 #ifndef MY_H
 #define MY_H
@@ -38,13 +41,17 @@ enum my_ssl_mode {
 
 typedef struct my_conn {
     MYSQL *mysql;
-    int dead; /* must not be used again */
+    int dead;     /* must not be used again */
+    int borrowed; /* of the application's, see my_native_run() */
+    int foreign;  /* has the application's settings, until the next packet */
     size_t packet_max;
     char *prefix, *schema;
-    char *database; /* the connection's own */
-    char *sql[SQL_COUNT];
-    rlk_text packet; /* what the next my_run() sends */
-    rlk_text json;   /* the batch in it */
+    char *database;       /* the connection's own */
+    char *sql[SQL_COUNT]; /* with the tables' names, once used */
+    rlk_text packet;      /* what the next my_run() sends */
+    rlk_text json;        /* the batch in it */
+    rlk_text batch;       /* of transaction mode */
+    rlk_text here;        /* ... if borrowed: the condition that it is the client's server */
 } my_conn;
 
 /* Reads an address. The caller frees it with my_address_free(), also after a failure. */
@@ -71,15 +78,22 @@ int my_client_hung_up(MYSQL *mysql);
 /* Lets the kernel notice a peer that is gone. */
 void my_client_keep_alive(MYSQL *mysql);
 
+/* Was it connected, and not closed since? */
+int my_client_connected(MYSQL *mysql);
+
 /* Closes without waiting for the server; says no goodbye if `dead`. NULL is allowed. */
 void my_client_close(MYSQL *mysql, int dead);
 
 /* The time by which a call must be back. */
 int64_t my_deadline(uint32_t timeout_ms);
 
-/* Empties the packet, and appends a statement whose n question marks become the literals given. */
+/* Empties the packet, and appends a statement whose n question marks become the literals given. The
+ * first statements of a packet may be those that set the session up. */
 void my_start(my_conn *conn);
 void my_add(my_conn *conn, enum sql_statement which, const char *const *literals, size_t n);
+
+/* The same for any text. */
+void my_fill(rlk_text *out, const char *sql, const char *const *literals, size_t n);
 
 /* Literals: x'...' of bytes, and a number. `out` is cleared first. */
 const char *my_bytes(rlk_text *out, const void *bytes, size_t n);
@@ -89,6 +103,17 @@ const char *my_number(rlk_text *out, int64_t number);
  * be freed by the caller; NULL on failure. After an error of the server's no transaction is open.
  */
 int my_run(my_conn *conn, int64_t deadline, MYSQL_RES **out, rowlock_error *err);
+
+/* The same on a connection of the application's: one statement, no deadline but the connection's
+ * own, no ROLLBACK after an error. Never EUNKNOWN: nothing counts before the COMMIT. */
+int my_native_run(my_conn *conn, MYSQL_RES **out, rowlock_error *err);
+
+/* What an error of the server's means for a call that was one transaction. */
+int my_errno_status(int code, int *retryable);
+int my_is_denied(int code); /* a privilege is missing */
+
+/* Frees what a connection has but its MYSQL *. */
+void my_conn_free(my_conn *conn);
 
 /* An error while connecting. */
 int my_connect_error(MYSQL *mysql, rowlock_error *err);
@@ -105,6 +130,38 @@ int my_reap(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit, uin
             rowlock_error *err);
 int my_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, void *payload,
             uint32_t timeout_ms, rowlock_error *err);
+/* No answer yet. */
+void my_clear(rowlock_op *op, int status);
+
+/* `lock`, on a connection that is fit for it. */
+int my_lock_rows(my_conn *conn, rowlock_op *ops, size_t n, uint32_t wait_ms, int in_line,
+                 uint32_t timeout_ms, rowlock_error *err);
+
+/* A my_conn for one call on the application's connection; EINVAL or ECONNECT if it is not fit. Free
+ * it with my_conn_free(), also after a failure. */
+int my_native_borrow(my_conn *out, const rowlock_target *target, rowlock_error *err);
+
+/* After a statement: is the transaction still open? EDRIVER if not. */
+int my_native_open(const my_conn *conn, rowlock_error *err);
+
+/* The literal for (?) in place of SQL_HERE; and EINVAL if a statement's answer to it is no. */
+const char *my_here(const my_conn *conn);
+int my_check_here(const char *column, rowlock_error *err);
+
+/* Appends to the packet what bounds the next statement on a MariaDB server. */
+void my_bound(my_conn *conn, int64_t bound_us);
+int my_is_maria(const my_conn *conn);
+
+/* EDRIVER if a column that is made from the clock is NULL: see sql/mysql.sql. */
+int my_check_clock(const char *column, rowlock_error *err);
+
+int my_prepare(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
+int my_locate(void *conn, char *out, size_t size, uint32_t timeout_ms, rowlock_error *err);
+int my_lock(const rowlock_target *target, rowlock_op *ops, size_t n, uint32_t wait_ms, int in_line,
+            uint32_t timeout_ms, rowlock_error *err);
+int my_guard(const rowlock_target *target, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
+int my_end(void *conn, int commit, uint32_t timeout_ms, rowlock_error *err);
+void *my_native(void *conn);
 int my_schema_version(void *conn, int *out, uint32_t timeout_ms, rowlock_error *err);
 int my_schema_apply(void *conn, int from, int to, uint32_t timeout_ms, rowlock_error *err);
 

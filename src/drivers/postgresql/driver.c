@@ -8,7 +8,7 @@
 #include "pg.h"
 #include "sql_postgresql.h"
 
-static const char *text_of(pg_statement statement)
+const char *pg_text_of(pg_statement statement)
 {
     static const int numbers[PG_STATEMENT_COUNT] = {
         [PG_ACQUIRE] = SQL_ACQUIRE,
@@ -27,22 +27,38 @@ static const char *text_of(pg_statement statement)
         [PG_BEGIN] = SQL_BEGIN,
         [PG_COMMIT] = SQL_COMMIT,
         [PG_ROLLBACK] = SQL_ROLLBACK,
+        [PG_PREPARE] = SQL_PREPARE,
+        [PG_LOCATE] = SQL_LOCATE,
+        [PG_TX_HERE] = SQL_TX_HERE,
+        [PG_TX_LIMITS] = SQL_TX_LIMITS,
+        [PG_TX_RESTORE] = SQL_TX_RESTORE,
+        [PG_TX_LOCK] = SQL_TX_LOCK,
+        [PG_TX_LOOK] = SQL_TX_LOOK,
+        [PG_TX_GUARD] = SQL_TX_GUARD,
+        [PG_TX_RESET] = SQL_TX_RESET,
+        [PG_TX_READY] = SQL_TX_READY,
+        [PG_TX_SAME] = SQL_TX_SAME,
+        [PG_TX_BOUND] = SQL_TX_BOUND,
+        [PG_TX_UNBOUND] = SQL_TX_UNBOUND,
+        [PG_SAVEPOINT] = SQL_SAVEPOINT,
+        [PG_SAVEPOINT_RELEASE] = SQL_SAVEPOINT_RELEASE,
+        [PG_SAVEPOINT_UNDO] = SQL_SAVEPOINT_UNDO,
     };
 
     return sql_text[numbers[statement]];
 }
 
-const char *pg_schema_or_null(const pg_conn *conn)
+const char *pg_schema_or_null(const pg_link *conn)
 {
     return conn->schema[0] == '\0' ? NULL : conn->schema;
 }
 
-const char *pg_sql(pg_conn *conn, pg_statement statement)
+const char *pg_sql(pg_link *conn, pg_statement statement)
 {
     rlk_text *sql = &conn->sql[statement];
 
     if (sql->length == 0)
-        rlk_sql_render(sql, text_of(statement), conn->prefix, pg_schema_or_null(conn), '"');
+        rlk_sql_render(sql, pg_text_of(statement), conn->prefix, pg_schema_or_null(conn), '"');
     if (sql->failed)
         rlk_text_free(sql);
     return sql->data;
@@ -60,7 +76,7 @@ static void ignore_notice(void *payload, const PGresult *result)
 }
 
 /* Is it the primary, and does a pooler stand in between? */
-static int look_at_server(pg_conn *conn, int64_t deadline, rowlock_error *err)
+static int look_at_server(pg_link *conn, int64_t deadline, rowlock_error *err)
 {
     PGresult *result;
     int status, is_standby;
@@ -79,7 +95,7 @@ static int look_at_server(pg_conn *conn, int64_t deadline, rowlock_error *err)
     return ROWLOCK_OK;
 }
 
-static int set_up_session(pg_conn *conn, int64_t deadline, uint32_t timeout_ms, rowlock_error *err)
+static int set_up_session(pg_link *conn, int64_t deadline, uint32_t timeout_ms, rowlock_error *err)
 {
     PGresult *result;
     int status = look_at_server(conn, deadline, err);
@@ -96,7 +112,7 @@ static int set_up_session(pg_conn *conn, int64_t deadline, uint32_t timeout_ms, 
 static int pg_open(void *memory, const rowlock_config *config, uint32_t timeout_ms,
                    rowlock_error *err)
 {
-    pg_conn *conn = memory;
+    pg_link *conn = memory;
     int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
     int status;
 
@@ -117,7 +133,7 @@ static int pg_open(void *memory, const rowlock_config *config, uint32_t timeout_
 
 static void pg_close(void *memory)
 {
-    pg_conn *conn = memory;
+    pg_link *conn = memory;
 
     /* The socket does not block: the goodbye is sent if there is room for it. */
     PQfinish(conn->pg);
@@ -125,7 +141,7 @@ static void pg_close(void *memory)
         rlk_text_free(&conn->sql[i]);
     pg_params_free(&conn->params);
     pg_params_free(&conn->session_params);
-    *conn = (pg_conn){0};
+    *conn = (pg_link){0};
 }
 
 const rowlock_driver *rowlock_postgresql(void)
@@ -133,7 +149,7 @@ const rowlock_driver *rowlock_postgresql(void)
     static const rowlock_driver driver = {
         .size = sizeof(rowlock_driver),
         .name = "postgresql",
-        .conn_size = sizeof(pg_conn),
+        .conn_size = sizeof(pg_link),
         .quote = '"',
         .has_schemas = 1,
         .migration_count = MIGRATION_COUNT,
@@ -148,6 +164,12 @@ const rowlock_driver *rowlock_postgresql(void)
         .list = pg_list,
         .schema_version = pg_schema_version,
         .schema_apply = pg_schema_apply,
+        .prepare = pg_prepare,
+        .locate = pg_locate,
+        .lock = pg_lock,
+        .guard = pg_guard,
+        .end = pg_end,
+        .native = pg_native,
     };
 
     return &driver;

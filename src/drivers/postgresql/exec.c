@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * One statement to the server and back, by a deadline. libpq's calls that wait are never used: what
- * is sent goes into its buffer (pipeline mode), and waiting is poll() on its socket.
+ * One statement to the server and back, by a deadline.
  *
  * Direct connection: the statement is prepared once and run as a transaction of its own. Through a
  * pooler: BEGIN, settings for this transaction, the unnamed statement, COMMIT. The COMMIT comes
@@ -19,10 +18,8 @@
  * a second look, and on everything before the caller does. */
 enum { LOCK_PERCENT = 75, STATEMENT_PERCENT = 90, LIMIT_SLACK_PERCENT = 10 };
 
-/* poll() sleeps no longer at once: its timer stands still while the machine is suspended. */
-enum { LONGEST_POLL_MS = 10000 };
-
-enum { IDLE_LOOKS = 4 };
+/* A row that is locked for longer than this is a transaction's, which nobody knows the end of. */
+enum { ROW_LOCK_MS = 100 };
 
 /* Parameters of this size are those of some dozens of locks. */
 enum { LARGE_BATCH_BYTES = 4096 };
@@ -36,46 +33,6 @@ typedef struct exchange {
     PGresult *error;  /* the first */
     int error_at;     /* the query it belongs to */
 } exchange;
-
-/* ---- waiting */
-
-/* 1: ready; 0: the deadline has passed. */
-static int wait_socket(const PGconn *pg, short events, int64_t deadline)
-{
-    struct pollfd polled = {.fd = PQsocket(pg), .events = events};
-
-    for (;;) {
-        int64_t left = deadline - rlk_clock_us();
-        int64_t left_ms = left / 1000 + 1;
-
-        if (left <= 0)
-            return 0;
-        if (poll(&polled, 1, left_ms > LONGEST_POLL_MS ? LONGEST_POLL_MS : (int)left_ms) > 0)
-            return 1;
-    }
-}
-
-/* Takes the next result (NULL ends a query's). 1: there it is; 0: the deadline; -1: no connection.
- */
-static int next_result(PGconn *pg, PGresult **out, int64_t deadline)
-{
-    *out = NULL;
-    for (;;) {
-        int unsent = PQflush(pg);
-
-        if (unsent == 0 && !PQisBusy(pg)) {
-            *out = PQgetResult(pg);
-            return 1;
-        }
-        if (PQstatus(pg) == CONNECTION_BAD)
-            return -1;
-        if (!wait_socket(pg, unsent > 0 ? POLLIN | POLLOUT : POLLIN, deadline))
-            return 0;
-        /* It fails when the server has gone; its last words may have come before that. */
-        if (PQconsumeInput(pg) == 0 && PQisBusy(pg))
-            return -1;
-    }
-}
 
 /* ---- connecting */
 
@@ -108,7 +65,7 @@ static int refused(const PGconn *pg, rowlock_error *err)
                            "cannot connect: %s", message);
 }
 
-int pg_connect_wait(pg_conn *conn, int64_t deadline, rowlock_error *err)
+int pg_connect_wait(pg_link *conn, int64_t deadline, rowlock_error *err)
 {
     PostgresPollingStatusType next = PGRES_POLLING_WRITING;
 
@@ -116,7 +73,7 @@ int pg_connect_wait(pg_conn *conn, int64_t deadline, rowlock_error *err)
         return refused(conn->pg, err);
     PQsetErrorVerbosity(conn->pg, PQERRORS_VERBOSE);
     while (next != PGRES_POLLING_OK) {
-        if (!wait_socket(conn->pg, next == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline))
+        if (!pg_wait_socket(conn->pg, next == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline))
             return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
                                    "cannot connect: no answer from %s in time", PQhost(conn->pg));
         next = PQconnectPoll(conn->pg);
@@ -142,17 +99,7 @@ static int late(rowlock_error *err)
     return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1, "no answer from the server in time");
 }
 
-static int is_fatal(const PGresult *error)
-{
-    const char *severity = PQresultErrorField(error, PG_DIAG_SEVERITY_NONLOCALIZED);
-
-    if (severity == NULL)
-        severity = PQresultErrorField(error, PG_DIAG_SEVERITY);
-    return severity == NULL || strcmp(severity, "ERROR") != 0;
-}
-
-/* Turns what the server said into a status. */
-static int said_no(pg_conn *conn, const PGresult *error, rowlock_error *err)
+int pg_said_no(pg_link *conn, const PGresult *error, rowlock_error *err)
 {
     const char *state = PQresultErrorField(error, PG_DIAG_SQLSTATE);
     const char *text = PQresultErrorField(error, PG_DIAG_MESSAGE_PRIMARY);
@@ -161,7 +108,7 @@ static int said_no(pg_conn *conn, const PGresult *error, rowlock_error *err)
     if (text == NULL)
         text = PQresultErrorMessage(error);
     /* The server ends the connection: it may have committed before. */
-    if (is_fatal(error))
+    if (pg_is_fatal(error))
         return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, state, 1,
                                "the server ended the connection: %s", text);
     if (meaning == PG_MEANS_MISSING)
@@ -170,6 +117,11 @@ static int said_no(pg_conn *conn, const PGresult *error, rowlock_error *err)
     if (meaning == PG_MEANS_READ_ONLY)
         return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, state, 1,
                                "the server is read-only: connect to the primary (%s)", text);
+    if (state != NULL && strcmp(state, "42501") == 0)
+        return rlk_fail_native(err, ROWLOCK_EDRIVER, 0, state, 0,
+                               "%s: grant SELECT, INSERT, UPDATE and DELETE on it to the client's "
+                               "user",
+                               text);
     if (meaning == PG_MEANS_UNPREPARED) {
         memset(conn->is_prepared, 0, sizeof conn->is_prepared);
         conn->generation++;
@@ -188,10 +140,13 @@ int pg_unchanged(int status, rowlock_error *err)
 
 /* ---- sending */
 
-void pg_session_params(pg_params *params, int64_t left_ms, int only_transaction)
+static void session_params(pg_params *params, int64_t lock_ms, int64_t left_ms,
+                           int only_transaction)
 {
     int64_t limits[] = {left_ms * LOCK_PERCENT / 100, left_ms * STATEMENT_PERCENT / 100};
 
+    if (limits[0] > lock_ms)
+        limits[0] = lock_ms;
     pg_params_clear(params);
     for (int i = 0; i < 2; i++) {
         pg_param(params);
@@ -201,37 +156,32 @@ void pg_session_params(pg_params *params, int64_t left_ms, int only_transaction)
     pg_put_bool(params, only_transaction);
 }
 
-/* Puts a query into libpq's buffer: `name` of a prepared statement, or `sql`. Its number, or -1. */
-static int queue(pg_conn *conn, exchange *x, const char *name, const char *sql,
-                 const pg_params *params)
+void pg_session_params(pg_params *params, int64_t left_ms, int only_transaction)
 {
-    const char *values[PG_PARAMS_MAX];
-    int lengths[PG_PARAMS_MAX], formats[PG_PARAMS_MAX];
-    int sent, n = params == NULL ? 0 : params->count;
-
-    if (n > 0 && params->bytes.failed)
-        return -1;
-    for (int i = 0; i < n; i++) {
-        size_t end = i + 1 < n ? params->starts[i + 1] : params->bytes.length;
-
-        values[i] = params->bytes.data + params->starts[i];
-        lengths[i] = (int)(end - params->starts[i]);
-        formats[i] = 1;
-    }
-    if (name != NULL)
-        sent = PQsendQueryPrepared(conn->pg, name, n, values, lengths, formats, 1);
-    else
-        sent = PQsendQueryParams(conn->pg, sql, n, NULL, values, lengths, formats, 1);
-    return sent ? x->queued++ : -1;
+    /* With little time left half of it is for the answer. */
+    session_params(params, left_ms / 2 < ROW_LOCK_MS ? left_ms / 2 : ROW_LOCK_MS, left_ms,
+                   only_transaction);
 }
 
-static int queue_sync(pg_conn *conn, exchange *x)
+void pg_migration_params(pg_params *params, int64_t left_ms)
+{
+    session_params(params, INT64_MAX, left_ms, 1);
+}
+
+/* Puts a query into libpq's buffer: `name` of a prepared statement, or `sql`. Its number, or -1. */
+static int queue(pg_link *conn, exchange *x, const char *name, const char *sql,
+                 const pg_params *params)
+{
+    return pg_send(conn->pg, name, sql, params) ? x->queued++ : -1;
+}
+
+static int queue_sync(pg_link *conn, exchange *x)
 {
     x->syncs++;
     return PQpipelineSync(conn->pg);
 }
 
-static int queue_prepared(pg_conn *conn, exchange *x, pg_statement statement)
+static int queue_prepared(pg_link *conn, exchange *x, pg_statement statement)
 {
     char name[48];
 
@@ -247,7 +197,7 @@ static int queue_prepared(pg_conn *conn, exchange *x, pg_statement statement)
 
 /* A large batch is planned for itself, knowing how many rows it has: a plan made for any number,
  * when the table was small, may compare each with each. */
-static int queue_statement(pg_conn *conn, exchange *x, pg_statement statement)
+static int queue_statement(pg_link *conn, exchange *x, pg_statement statement)
 {
     if (conn->params.bytes.length < LARGE_BATCH_BYTES)
         return queue_prepared(conn, x, statement);
@@ -255,7 +205,7 @@ static int queue_statement(pg_conn *conn, exchange *x, pg_statement statement)
     return x->main >= 0;
 }
 
-static int queue_direct(pg_conn *conn, exchange *x, pg_statement statement, int64_t left_ms)
+static int queue_direct(pg_link *conn, exchange *x, pg_statement statement, int64_t left_ms)
 {
     int64_t off = left_ms > conn->limit_ms ? left_ms - conn->limit_ms : conn->limit_ms - left_ms;
 
@@ -269,7 +219,7 @@ static int queue_direct(pg_conn *conn, exchange *x, pg_statement statement, int6
     return queue_statement(conn, x, statement) && queue_sync(conn, x);
 }
 
-static int queue_pooled(pg_conn *conn, exchange *x, pg_statement statement, int64_t left_ms)
+static int queue_pooled(pg_link *conn, exchange *x, pg_statement statement, int64_t left_ms)
 {
     pg_session_params(&conn->session_params, left_ms, 1);
     if (queue(conn, x, NULL, conn->sql[PG_BEGIN].data, NULL) < 0 ||
@@ -311,14 +261,14 @@ static int is_done(const exchange *x)
     return x->commit >= 0 ? x->committed : x->error == NULL || x->error_at == x->session;
 }
 
-/* Reads until everything that was sent is answered. 1, 0 or -1 as next_result(). */
+/* Reads until everything that was sent is answered. 1, 0 or -1 as pg_next_result(). */
 static int receive(PGconn *pg, exchange *x, int64_t deadline)
 {
     int query = 0, syncs = 0;
 
     while (syncs < x->syncs) {
         PGresult *result;
-        int got = next_result(pg, &result, deadline);
+        int got = pg_next_result(pg, &result, deadline);
 
         if (got <= 0)
             return got;
@@ -336,12 +286,12 @@ static int receive(PGconn *pg, exchange *x, int64_t deadline)
     return 1;
 }
 
-static int conclude(pg_conn *conn, exchange *x, int got, rowlock_error *err)
+static int conclude(pg_link *conn, exchange *x, int got, rowlock_error *err)
 {
     if (x->session >= 0 && !x->session_done)
         conn->limit_ms = 0;
-    if (x->error != NULL && is_fatal(x->error))
-        return said_no(conn, x->error, err);
+    if (x->error != NULL && pg_is_fatal(x->error))
+        return pg_said_no(conn, x->error, err);
     if (got == 0)
         return late(err);
     if (got < 0)
@@ -349,33 +299,15 @@ static int conclude(pg_conn *conn, exchange *x, int got, rowlock_error *err)
     if (is_done(x))
         return ROWLOCK_OK;
     if (x->error != NULL)
-        return said_no(conn, x->error, err);
+        return pg_said_no(conn, x->error, err);
     return rlk_fail(err, ROWLOCK_EUNKNOWN, "the server's answer makes no sense");
 }
 
 /* ---- calling */
 
-/* An idle connection that the server has closed shows it here, while nothing has been asked. Its
- * farewell is read before its end is, hence more than one look. */
-static int check_idle(PGconn *pg, rowlock_error *err)
-{
-    struct pollfd polled = {.fd = PQsocket(pg), .events = POLLIN};
+typedef int (*queue_fn)(pg_link *conn, exchange *x, pg_statement statement, int64_t left_ms);
 
-    for (int i = 0; i < IDLE_LOOKS && PQstatus(pg) == CONNECTION_OK; i++) {
-        if (poll(&polled, 1, 0) <= 0)
-            return ROWLOCK_OK;
-        if (PQconsumeInput(pg) == 1)
-            (void)PQisBusy(pg);
-    }
-    if (PQstatus(pg) == CONNECTION_OK)
-        return ROWLOCK_OK;
-    return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, "the connection was closed: %s",
-                           PQerrorMessage(pg));
-}
-
-typedef int (*queue_fn)(pg_conn *conn, exchange *x, pg_statement statement, int64_t left_ms);
-
-static int exchange_all(pg_conn *conn, queue_fn fill, pg_statement statement, PGresult **out,
+static int exchange_all(pg_link *conn, queue_fn fill, pg_statement statement, PGresult **out,
                         int64_t deadline, rowlock_error *err)
 {
     exchange x = {.session = -1, .prepare = -1, .main = -1, .commit = -1};
@@ -390,7 +322,7 @@ static int exchange_all(pg_conn *conn, queue_fn fill, pg_statement statement, PG
         pg_sql(conn, PG_SESSION) == NULL || pg_sql(conn, PG_COMMIT) == NULL ||
         conn->params.bytes.failed)
         return rlk_fail_memory(err);
-    status = check_idle(conn->pg, err);
+    status = pg_check_idle(conn->pg, err);
     if (status != ROWLOCK_OK)
         return status;
     /* Without its last Sync nothing is committed, and the core closes the connection. */
@@ -407,28 +339,28 @@ static int exchange_all(pg_conn *conn, queue_fn fill, pg_statement statement, PG
     return status;
 }
 
-static int queue_bare(pg_conn *conn, exchange *x, pg_statement statement, int64_t left_ms)
+static int queue_bare(pg_link *conn, exchange *x, pg_statement statement, int64_t left_ms)
 {
     (void)left_ms;
     x->main = queue(conn, x, NULL, conn->sql[statement].data, &conn->params);
     return x->main >= 0 && queue_sync(conn, x);
 }
 
-int pg_call(pg_conn *conn, pg_statement statement, PGresult **out, int64_t deadline,
+int pg_call(pg_link *conn, pg_statement statement, PGresult **out, int64_t deadline,
             rowlock_error *err)
 {
     return exchange_all(conn, conn->is_pooled ? queue_pooled : queue_direct, statement, out,
                         deadline, err);
 }
 
-int pg_call_bare(pg_conn *conn, pg_statement statement, PGresult **out, int64_t deadline,
+int pg_call_bare(pg_link *conn, pg_statement statement, PGresult **out, int64_t deadline,
                  rowlock_error *err)
 {
     return exchange_all(conn, queue_bare, statement, out, deadline, err);
 }
 
 /* Several statements in one text need the simple protocol, which a pipeline has no place for. */
-int pg_script(pg_conn *conn, const char *sql, int64_t deadline, rowlock_error *err)
+int pg_script(pg_link *conn, const char *sql, int64_t deadline, rowlock_error *err)
 {
     exchange x = {.session = -1, .prepare = -1, .main = 0, .commit = -1};
     int got, status;
@@ -439,7 +371,7 @@ int pg_script(pg_conn *conn, const char *sql, int64_t deadline, rowlock_error *e
     for (;;) {
         PGresult *result;
 
-        got = next_result(conn->pg, &result, deadline);
+        got = pg_next_result(conn->pg, &result, deadline);
         if (got <= 0 || result == NULL)
             break;
         note(&x, 0, result);

@@ -1,135 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 #include "pg.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
 
-/* An op that has no answer yet; never leaves this file. */
-#define UNANSWERED INT32_MIN
-
 /* How often an acquire that lost a race is tried again before it is told so. */
 enum { ROUNDS = 8 };
 
-/* ---- parameters: one array for each field of the ops that have no answer yet */
-
-static size_t unanswered(const rowlock_op *ops, size_t n)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < n; i++)
-        count += ops[i].status == UNANSWERED;
-    return count;
-}
-
-static void ask_all(rowlock_op *ops, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        ops[i].status = UNANSWERED;
-}
-
-typedef void (*put_fn)(pg_params *params, const rowlock_op *op);
-
-static void put_name(pg_params *params, const rowlock_op *op)
-{
-    pg_put_item(params, op->name, op->name_length);
-}
-
-static void put_owner(pg_params *params, const rowlock_op *op)
-{
-    pg_put_item(params, op->owner, strlen(op->owner));
-}
-
-static void put_note(pg_params *params, const rowlock_op *op)
-{
-    pg_put_item(params, op->note, strlen(op->note));
-}
-
-static void put_ttl(pg_params *params, const rowlock_op *op)
-{
-    pg_put_item_i64(params, op->ttl_us);
-}
-
-static void put_fence(pg_params *params, const rowlock_op *op)
-{
-    pg_put_item_i64(params, (int64_t)op->fence);
-}
-
-static void put_attempt(pg_params *params, const rowlock_op *op)
-{
-    pg_put_item(params, op->attempt, sizeof op->attempt);
-}
-
-static void put_seen(pg_params *params, const rowlock_op *op)
-{
-    pg_put_item(params, op->seen, sizeof op->seen);
-}
-
-static void add_array(pg_params *params, uint32_t type, put_fn put, const rowlock_op *ops, size_t n)
-{
-    pg_param(params);
-    pg_put_array(params, type, unanswered(ops, n));
-    for (size_t i = 0; i < n; i++) {
-        if (ops[i].status == UNANSWERED)
-            put(params, &ops[i]);
-    }
-}
-
-/* ---- answers: each row of a result begins with the op's name */
-
-typedef struct name_key {
-    const char *name;
-    size_t length;
-} name_key;
-
-static int compare_name(const void *key, const void *element)
-{
-    const name_key *wanted = key;
-    const rowlock_op *op = element;
-    size_t shorter = wanted->length < op->name_length ? wanted->length : op->name_length;
-    int order = memcmp(wanted->name, op->name, shorter);
-
-    if (order != 0)
-        return order;
-    return (wanted->length > op->name_length) - (wanted->length < op->name_length);
-}
-
-/* The op that row is about. The ops are sorted; NULL cannot be unless the server is out of its
- * mind. */
-static rowlock_op *op_of_row(rowlock_op *ops, size_t n, const PGresult *result, int row)
-{
-    name_key key = {PQgetvalue(result, row, 0), (size_t)PQgetlength(result, row, 0)};
-
-    return bsearch(&key, ops, n, sizeof *ops, compare_name);
-}
+enum { SHORTEST_RELEASE_MS = 50 };
 
 /* ---- acquire */
 
 enum { ACQUIRE_ACQUIRED = 1, ACQUIRE_FENCE, ACQUIRE_COUNT, ACQUIRE_REMAINING, ACQUIRE_HOLDER };
-
-static void busy_unseen(rowlock_op *op)
-{
-    op->status = ROWLOCK_BUSY;
-    op->remaining_us = 0;
-    op->holder_fence = 0;
-    op->holder[0] = '\0';
-}
-
-static void busy_seen(rowlock_op *op, const PGresult *result, int row)
-{
-    size_t length = (size_t)PQgetlength(result, row, ACQUIRE_HOLDER);
-
-    if (length > ROWLOCK_OWNER_MAX)
-        length = ROWLOCK_OWNER_MAX;
-    op->status = ROWLOCK_BUSY;
-    op->remaining_us = pg_get_int(result, row, ACQUIRE_REMAINING);
-    if (op->remaining_us < 0)
-        op->remaining_us = 0;
-    op->holder_fence = (uint64_t)pg_get_int(result, row, ACQUIRE_FENCE);
-    memcpy(op->holder, PQgetvalue(result, row, ACQUIRE_HOLDER), length);
-    op->holder[length] = '\0';
-}
 
 /* Somebody else's live lock, by what could be seen. Else the row was free, or ours, and yet not
  * had. */
@@ -143,7 +26,7 @@ static int is_held_by_other(const rowlock_op *op, const PGresult *result, int ro
 static void read_acquired(rowlock_op *ops, size_t n, const PGresult *result)
 {
     for (int row = 0; row < PQntuples(result); row++) {
-        rowlock_op *op = op_of_row(ops, n, result, row);
+        rowlock_op *op = pg_op_of_row(ops, n, result, row);
 
         if (op == NULL)
             continue;
@@ -153,7 +36,7 @@ static void read_acquired(rowlock_op *ops, size_t n, const PGresult *result)
             op->hold_count = (uint32_t)pg_get_int(result, row, ACQUIRE_COUNT);
             op->remaining_us = pg_get_int(result, row, ACQUIRE_REMAINING);
         } else if (is_held_by_other(op, result, row)) {
-            busy_seen(op, result, row);
+            pg_busy_seen(op, result, row, ACQUIRE_HOLDER, ACQUIRE_FENCE, ACQUIRE_REMAINING);
         }
     }
 }
@@ -162,18 +45,10 @@ static void read_acquired(rowlock_op *ops, size_t n, const PGresult *result)
 static void read_passed_over(rowlock_op *ops, size_t n, const PGresult *result)
 {
     for (int row = 0; row < PQntuples(result); row++) {
-        rowlock_op *op = op_of_row(ops, n, result, row);
+        rowlock_op *op = pg_op_of_row(ops, n, result, row);
 
-        if (op != NULL && op->status == UNANSWERED && !PQgetisnull(result, row, ACQUIRE_HOLDER))
-            busy_seen(op, result, row);
-    }
-}
-
-static void give_up(rowlock_op *ops, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (ops[i].status == UNANSWERED)
-            busy_unseen(&ops[i]);
+        if (op != NULL && op->status == PG_UNANSWERED && !PQgetisnull(result, row, ACQUIRE_HOLDER))
+            pg_busy_seen(op, result, row, ACQUIRE_HOLDER, ACQUIRE_FENCE, ACQUIRE_REMAINING);
     }
 }
 
@@ -190,11 +65,11 @@ static pg_statement acquire_params(pg_params *params, const rowlock_op *ops, siz
                                    int pass_over)
 {
     pg_params_clear(params);
-    add_array(params, PG_BYTEA, put_name, ops, n);
-    add_array(params, PG_TEXT, put_owner, ops, n);
-    add_array(params, PG_TEXT, put_note, ops, n);
-    add_array(params, PG_INT8, put_ttl, ops, n);
-    add_array(params, PG_UUID, put_attempt, ops, n);
+    pg_add_array(params, PG_FIELD_NAME, ops, n);
+    pg_add_array(params, PG_FIELD_OWNER, ops, n);
+    pg_add_array(params, PG_FIELD_NOTE, ops, n);
+    pg_add_array(params, PG_FIELD_TTL, ops, n);
+    pg_add_array(params, PG_FIELD_ATTEMPT, ops, n);
     pg_param(params);
     pg_put_bool(params, all);
     pg_param(params);
@@ -219,7 +94,7 @@ static pg_statement acquire_one_params(pg_params *params, const rowlock_op *op)
 }
 
 /* One try. Afterwards ops without an answer have lost a race. */
-static int acquire_round(pg_conn *conn, rowlock_op *ops, size_t n, int all, int pass_over,
+static int acquire_round(pg_link *conn, rowlock_op *ops, size_t n, int all, int pass_over,
                          int64_t deadline, rowlock_error *err)
 {
     pg_statement statement = n == 1 && !pass_over
@@ -234,7 +109,7 @@ static int acquire_round(pg_conn *conn, rowlock_op *ops, size_t n, int all, int 
     if (pass_over)
         read_passed_over(ops, n, result);
     if (pass_over || (all && any_busy(ops, n)))
-        give_up(ops, n);
+        pg_answer_rest(ops, n, ROWLOCK_BUSY);
     PQclear(result);
     return ROWLOCK_OK;
 }
@@ -242,15 +117,15 @@ static int acquire_round(pg_conn *conn, rowlock_op *ops, size_t n, int all, int 
 int pg_acquire(void *memory, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
                rowlock_error *err)
 {
-    pg_conn *conn = memory;
+    pg_link *conn = memory;
     int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
     int pass_over = 0;
     rowlock_error local;
 
     if (err == NULL)
         err = &local;
-    ask_all(ops, n);
-    for (int round = 0; round < ROUNDS && unanswered(ops, n) > 0; round++) {
+    pg_ask_all(ops, n);
+    for (int round = 0; round < ROUNDS && pg_unanswered(ops, n) > 0; round++) {
         int status = acquire_round(conn, ops, n, all, pass_over, deadline, err);
         pg_meaning meaning =
             status == ROWLOCK_EDRIVER ? pg_meaning_of(err->sqlstate) : PG_MEANS_OTHER;
@@ -265,7 +140,7 @@ int pg_acquire(void *memory, rowlock_op *ops, size_t n, int all, uint32_t timeou
             return status;
         }
     }
-    give_up(ops, n);
+    pg_answer_rest(ops, n, ROWLOCK_BUSY);
     return rlk_ok(err);
 }
 
@@ -274,18 +149,10 @@ int pg_acquire(void *memory, rowlock_op *ops, size_t n, int all, uint32_t timeou
 enum { RENEW_RENEWED = 1, RENEW_COUNT, RENEW_REMAINING };
 enum { RELEASE_COUNT = 1, RELEASE_FOUND };
 
-static void rest_is_lost(rowlock_op *ops, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (ops[i].status == UNANSWERED)
-            ops[i].status = ROWLOCK_LOST;
-    }
-}
-
 static void read_renewed(rowlock_op *ops, size_t n, const PGresult *result)
 {
     for (int row = 0; row < PQntuples(result); row++) {
-        rowlock_op *op = op_of_row(ops, n, result, row);
+        rowlock_op *op = pg_op_of_row(ops, n, result, row);
 
         if (op == NULL)
             continue;
@@ -297,22 +164,22 @@ static void read_renewed(rowlock_op *ops, size_t n, const PGresult *result)
 
 int pg_renew(void *memory, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
 {
-    pg_conn *conn = memory;
+    pg_link *conn = memory;
     int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
     PGresult *result;
     int status;
 
-    ask_all(ops, n);
+    pg_ask_all(ops, n);
     pg_params_clear(&conn->params);
-    add_array(&conn->params, PG_BYTEA, put_name, ops, n);
-    add_array(&conn->params, PG_TEXT, put_owner, ops, n);
-    add_array(&conn->params, PG_INT8, put_fence, ops, n);
-    add_array(&conn->params, PG_INT8, put_ttl, ops, n);
+    pg_add_array(&conn->params, PG_FIELD_NAME, ops, n);
+    pg_add_array(&conn->params, PG_FIELD_OWNER, ops, n);
+    pg_add_array(&conn->params, PG_FIELD_FENCE, ops, n);
+    pg_add_array(&conn->params, PG_FIELD_TTL, ops, n);
     status = pg_call(conn, PG_RENEW, &result, deadline, err);
     if (status != ROWLOCK_OK)
         return status;
     read_renewed(ops, n, result);
-    rest_is_lost(ops, n);
+    pg_answer_rest(ops, n, ROWLOCK_LOST);
     PQclear(result);
     return rlk_ok(err);
 }
@@ -320,11 +187,11 @@ int pg_renew(void *memory, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlo
 static void release_params(pg_params *params, const rowlock_op *ops, size_t n)
 {
     pg_params_clear(params);
-    add_array(params, PG_BYTEA, put_name, ops, n);
-    add_array(params, PG_TEXT, put_owner, ops, n);
-    add_array(params, PG_INT8, put_fence, ops, n);
-    add_array(params, PG_UUID, put_attempt, ops, n);
-    add_array(params, PG_UUID, put_seen, ops, n);
+    pg_add_array(params, PG_FIELD_NAME, ops, n);
+    pg_add_array(params, PG_FIELD_OWNER, ops, n);
+    pg_add_array(params, PG_FIELD_FENCE, ops, n);
+    pg_add_array(params, PG_FIELD_ATTEMPT, ops, n);
+    pg_add_array(params, PG_FIELD_SEEN, ops, n);
 }
 
 static void release_one_params(pg_params *params, const rowlock_op *op)
@@ -353,7 +220,7 @@ static void read_released(rowlock_op *op, const PGresult *result, int row)
     }
 }
 
-static int release_round(pg_conn *conn, pg_statement statement, rowlock_op *ops, size_t n,
+static int release_round(pg_link *conn, pg_statement statement, rowlock_op *ops, size_t n,
                          int64_t deadline, rowlock_error *err)
 {
     PGresult *result;
@@ -362,7 +229,7 @@ static int release_round(pg_conn *conn, pg_statement statement, rowlock_op *ops,
     if (status != ROWLOCK_OK)
         return status;
     for (int row = 0; row < PQntuples(result); row++) {
-        rowlock_op *op = op_of_row(ops, n, result, row);
+        rowlock_op *op = pg_op_of_row(ops, n, result, row);
 
         if (op != NULL)
             read_released(op, result, row);
@@ -371,28 +238,49 @@ static int release_round(pg_conn *conn, pg_statement statement, rowlock_op *ops,
     return ROWLOCK_OK;
 }
 
+/* That a row is locked must not become unknown because the last of the time is too little to be
+ * told so. */
+static int64_t release_deadline(uint32_t timeout_ms)
+{
+    return rlk_clock_us() +
+           (timeout_ms < SHORTEST_RELEASE_MS ? SHORTEST_RELEASE_MS : timeout_ms) * INT64_C(1000);
+}
+
+/* Somebody keeps the row locked: who releases may be the one. */
+static int tell_locked(int status, rowlock_error *err)
+{
+    if (status != ROWLOCK_EDRIVER || pg_meaning_of(err->sqlstate) != PG_MEANS_LOCKED)
+        return status;
+    return rlk_fail_native(err, ROWLOCK_EDRIVER, 0, "55P03", 1,
+                           "a transaction keeps the row locked: release after its COMMIT or "
+                           "ROLLBACK");
+}
+
 int pg_release(void *memory, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
 {
-    pg_conn *conn = memory;
-    int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
+    pg_link *conn = memory;
+    int64_t deadline = release_deadline(timeout_ms);
     int status = ROWLOCK_OK;
+    rowlock_error local;
 
-    ask_all(ops, n);
+    if (err == NULL)
+        err = &local;
+    pg_ask_all(ops, n);
     if (n == 1) {
         release_one_params(&conn->params, ops);
         status = release_round(conn, PG_RELEASE_ONE, ops, n, deadline, err);
     }
-    if (status == ROWLOCK_OK && unanswered(ops, n) > 0) {
+    if (status == ROWLOCK_OK && pg_unanswered(ops, n) > 0) {
         release_params(&conn->params, ops, n);
         status = release_round(conn, PG_RELEASE, ops, n, deadline, err);
     }
     if (status != ROWLOCK_OK)
-        return status;
-    rest_is_lost(ops, n);
+        return tell_locked(status, err);
+    pg_answer_rest(ops, n, ROWLOCK_LOST);
     return rlk_ok(err);
 }
 
-static int force_round(pg_conn *conn, rowlock_op *op, int64_t deadline, rowlock_error *err)
+static int force_round(pg_link *conn, rowlock_op *op, int64_t deadline, rowlock_error *err)
 {
     PGresult *result;
     int status = pg_call(conn, PG_FORCE_RELEASE, &result, deadline, err);
@@ -405,10 +293,13 @@ static int force_round(pg_conn *conn, rowlock_op *op, int64_t deadline, rowlock_
 
 int pg_force_release(void *memory, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err)
 {
-    pg_conn *conn = memory;
-    int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
+    pg_link *conn = memory;
+    int64_t deadline = release_deadline(timeout_ms);
+    rowlock_error local;
     int status;
 
+    if (err == NULL)
+        err = &local;
     pg_params_clear(&conn->params);
     pg_param(&conn->params);
     pg_put_bytes(&conn->params, op->name, op->name_length);
@@ -423,5 +314,5 @@ int pg_force_release(void *memory, rowlock_op *op, uint32_t timeout_ms, rowlock_
      */
     if (status == ROWLOCK_OK && op->status == ROWLOCK_LOST)
         status = force_round(conn, op, deadline, err);
-    return status == ROWLOCK_OK ? rlk_ok(err) : status;
+    return status == ROWLOCK_OK ? rlk_ok(err) : tell_locked(status, err);
 }

@@ -7,7 +7,12 @@
  *   lease.c    acquire, renew, release, force_release
  *   table.c    reap, list
  *   schema.c   the version of the tables, migration steps
+ *   tx.c       transactions on a connection of ours, and what comes before them
+ *   native.c   statements in a transaction of the application's, on its connection
+ *   try.c      one try to lock rows in either, as parameters and answers
  *   exec.c     one statement, sent and answered by a deadline
+ *   wire.c     sending and waiting
+ *   ops.c      operations as parameters, rows as their answers
  *   state.c    sqlstates and what they mean to us
  *   encode.c   parameters and results in binary form
  *
@@ -43,6 +48,22 @@ typedef enum pg_statement {
     PG_BEGIN,
     PG_COMMIT,
     PG_ROLLBACK,
+    PG_PREPARE,
+    PG_LOCATE,
+    PG_TX_HERE,
+    PG_TX_LIMITS,
+    PG_TX_RESTORE,
+    PG_TX_LOCK,
+    PG_TX_LOOK,
+    PG_TX_GUARD,
+    PG_TX_RESET,
+    PG_TX_READY,
+    PG_TX_SAME,
+    PG_TX_BOUND,
+    PG_TX_UNBOUND,
+    PG_SAVEPOINT,
+    PG_SAVEPOINT_RELEASE,
+    PG_SAVEPOINT_UNDO,
     PG_STATEMENT_COUNT
 } pg_statement;
 
@@ -53,22 +74,26 @@ typedef struct pg_params {
     size_t starts[PG_PARAMS_MAX];
 } pg_params;
 
-typedef struct pg_conn {
+/* Not pg_conn: that is libpq's own tag of PGconn. */
+typedef struct pg_link {
     PGconn *pg;
     int is_pooled; /* a pooler stands in between: no session state, no named statements */
     char prefix[32], schema[64];
     rlk_text sql[PG_STATEMENT_COUNT]; /* with the user's prefix and schema, made when first used */
     uint8_t is_prepared[PG_STATEMENT_COUNT];
     unsigned generation; /* in the names of prepared statements; raised to prepare them anew */
+    int64_t transaction; /* number of the one that `lock` has begun */
     int64_t limit_ms;    /* the bound that the session's timeouts were made for */
     pg_params params, session_params;
-} pg_conn;
+} pg_link;
 
 /* ---- driver.c */
 
+/* The text of a statement as it stands in sql/postgresql.sql. */
+const char *pg_text_of(pg_statement statement);
 /* The text of a statement for this connection; NULL if memory is out. */
-const char *pg_sql(pg_conn *conn, pg_statement statement);
-const char *pg_schema_or_null(const pg_conn *conn);
+const char *pg_sql(pg_link *conn, pg_statement statement);
+const char *pg_schema_or_null(const pg_link *conn);
 /* Step `version` of the tables' history, 1 and up. */
 const rowlock_migration *pg_migration(int version);
 
@@ -78,25 +103,69 @@ const rowlock_migration *pg_migration(int version);
  * password. */
 int pg_connect_start(PGconn **out, const char *address, uint32_t timeout_ms, rowlock_error *err);
 
+/* ---- wire.c */
+
+/* 1: ready; 0: the deadline has passed. */
+int pg_wait_socket(const PGconn *pg, short events, int64_t deadline);
+
+/* The deadline of what must still be sent when a statement has used up its time. */
+int64_t pg_deadline_after(int64_t deadline);
+
+/* Takes the next result (NULL ends a query's). 1: there it is; 0: the deadline; -1: no connection.
+ */
+int pg_next_result(PGconn *pg, PGresult **out, int64_t deadline);
+
+/* An idle connection that the server has closed shows it here, while nothing has been asked:
+ * ECONNECT. */
+int pg_check_idle(PGconn *pg, rowlock_error *err);
+
+/* Does this error end the connection? */
+int pg_is_fatal(const PGresult *error);
+
+/* Puts a query into libpq's buffer: `name` of a prepared statement, or `sql`. 0: cannot. */
+int pg_send(PGconn *pg, const char *name, const char *sql, const pg_params *params);
+
+enum { PG_TRIP_MAX = 6 };
+
+/* Several statements in one round trip, on a connection in pipeline mode: each runs if those before
+ * it have succeeded. */
+typedef struct pg_trip {
+    PGconn *pg;
+    int count;
+    int failed;                     /* to send */
+    PGresult *results[PG_TRIP_MAX]; /* of each statement; NULL if it did not run or failed */
+    PGresult *error;                /* the first */
+} pg_trip;
+
+void pg_trip_add(pg_trip *trip, const char *sql, const pg_params *params);
+/* 1: all is answered; 0: the deadline; -1: no connection. */
+int pg_trip_run(pg_trip *trip, int64_t deadline);
+void pg_trip_clear(pg_trip *trip); /* to be used again */
+
 /* ---- exec.c */
 
 /* Waits until the connection is made. ECONNECT. */
-int pg_connect_wait(pg_conn *conn, int64_t deadline, rowlock_error *err);
+int pg_connect_wait(pg_link *conn, int64_t deadline, rowlock_error *err);
 
 /* Runs one statement with conn->params in a transaction of its own, in one round trip. *out is its
  * result, to be given to PQclear(); NULL on failure. Statuses as in driver.h. */
-int pg_call(pg_conn *conn, pg_statement statement, PGresult **out, int64_t deadline,
+int pg_call(pg_link *conn, pg_statement statement, PGresult **out, int64_t deadline,
             rowlock_error *err);
 
 /* The same without a transaction or any setting; for statements that come before or form one. */
-int pg_call_bare(pg_conn *conn, pg_statement statement, PGresult **out, int64_t deadline,
+int pg_call_bare(pg_link *conn, pg_statement statement, PGresult **out, int64_t deadline,
                  rowlock_error *err);
 
 /* Runs a script of several statements. What it does stands or falls with the open transaction. */
-int pg_script(pg_conn *conn, const char *sql, int64_t deadline, rowlock_error *err);
+int pg_script(pg_link *conn, const char *sql, int64_t deadline, rowlock_error *err);
 
-/* The parameters of PG_SESSION, so that the server gives up before the caller does. */
+/* The parameters of PG_SESSION, so that the server gives up before the caller does, and soon on a
+ * row that a transaction keeps locked. A migration waits for as long as it can. */
 void pg_session_params(pg_params *params, int64_t left_ms, int only_transaction);
+void pg_migration_params(pg_params *params, int64_t left_ms);
+
+/* Turns what the server said into a status. */
+int pg_said_no(pg_link *conn, const PGresult *error, rowlock_error *err);
 
 /* For calls that could have changed nothing: EUNKNOWN becomes ECONNECT, in err, too. */
 int pg_unchanged(int status, rowlock_error *err);
@@ -139,7 +208,75 @@ enum { PG_BOOL = 16, PG_BYTEA = 17, PG_INT8 = 20, PG_TEXT = 25, PG_UUID = 2950 }
 int64_t pg_get_int(const PGresult *result, int row, int column); /* int4, int8; 0 if NULL */
 int pg_get_bool(const PGresult *result, int row, int column);
 
-/* ---- lease.c, table.c, schema.c: the slots of driver.h */
+/* ---- ops.c */
+
+/* An op that has no answer yet; never leaves the driver. */
+#define PG_UNANSWERED INT32_MIN
+
+typedef enum pg_field {
+    PG_FIELD_NAME,
+    PG_FIELD_OWNER,
+    PG_FIELD_OWNER_BYTES, /* as bytea: whatever client_encoding is */
+    PG_FIELD_NOTE,
+    PG_FIELD_TTL,
+    PG_FIELD_FENCE,
+    PG_FIELD_ATTEMPT,
+    PG_FIELD_SEEN
+} pg_field;
+
+size_t pg_unanswered(const rowlock_op *ops, size_t n);
+void pg_ask_all(rowlock_op *ops, size_t n);
+/* Those without an answer get this one, with nothing known of a holder. */
+void pg_answer_rest(rowlock_op *ops, size_t n, int status);
+
+/* The next parameter: an array of this field of the ops that have no answer yet. */
+void pg_add_array(pg_params *params, pg_field field, const rowlock_op *ops, size_t n);
+
+/* The op that a row is about, whose first column is a name. The ops are sorted; NULL cannot be
+ * unless the server is out of its mind. */
+rowlock_op *pg_op_of_row(rowlock_op *ops, size_t n, const PGresult *result, int row);
+
+/* BUSY, with what the columns of these numbers say. */
+void pg_busy_seen(rowlock_op *op, const PGresult *result, int row, int holder, int fence,
+                  int remaining);
+
+/* ---- try.c */
+
+/* One try to lock rows: PG_TX_LIMITS and then PG_TX_LOCK, in one trip. */
+typedef struct pg_try {
+    rowlock_op *ops;
+    size_t n;
+    int waits;
+    int64_t start, deadline;
+    pg_params limits, lock, look;
+} pg_try;
+
+typedef enum pg_verdict {
+    PG_HAD,
+    PG_BUSY,
+    PG_LEASED,       /* busy; PG_TX_LOOK tells who holds it */
+    PG_OLD_SNAPSHOT, /* the transaction cannot see a row */
+    PG_REFUSED       /* an error */
+} pg_verdict;
+
+/* ENOMEM. The ops have no answers yet. */
+int pg_try_init(pg_try *try, rowlock_op *ops, size_t n, uint32_t wait_ms, int in_line,
+                uint32_t timeout_ms, rowlock_error *err);
+void pg_try_free(pg_try *try);
+
+/* What came of it; `limits` is the place of PG_TX_LIMITS in the trip. HAD: all ops are OK. BUSY:
+ * all have their answers. */
+pg_verdict pg_try_judge(const pg_try *try, const pg_trip *trip, int limits);
+
+/* After LEASED: the answers of all ops. */
+void pg_try_read_look(const pg_try *try, const PGresult *result);
+
+/* ---- native.c: `lock` and `guard` on the application's connection */
+
+int pg_native_lock(const rowlock_target *target, pg_try *try, rowlock_error *err);
+int pg_guard(const rowlock_target *target, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
+
+/* ---- lease.c, table.c, schema.c, tx.c: the slots of driver.h */
 
 int pg_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
                rowlock_error *err);
@@ -152,5 +289,11 @@ int pg_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, void
             uint32_t timeout_ms, rowlock_error *err);
 int pg_schema_version(void *conn, int *out, uint32_t timeout_ms, rowlock_error *err);
 int pg_schema_apply(void *conn, int from, int to, uint32_t timeout_ms, rowlock_error *err);
+int pg_prepare(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
+int pg_locate(void *conn, char *out, size_t size, uint32_t timeout_ms, rowlock_error *err);
+int pg_lock(const rowlock_target *target, rowlock_op *ops, size_t n, uint32_t wait_ms, int in_line,
+            uint32_t timeout_ms, rowlock_error *err);
+int pg_end(void *conn, int commit, uint32_t timeout_ms, rowlock_error *err);
+void *pg_native(void *conn);
 
 #endif

@@ -7,7 +7,7 @@
 
 int pg_schema_version(void *memory, int *out, uint32_t timeout_ms, rowlock_error *err)
 {
-    pg_conn *conn = memory;
+    pg_link *conn = memory;
     int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
     PGresult *result;
     int status;
@@ -25,7 +25,7 @@ int pg_schema_version(void *memory, int *out, uint32_t timeout_ms, rowlock_error
 
 /* ---- one step: a transaction of several round trips under an advisory lock */
 
-static int step(pg_conn *conn, pg_statement statement, int64_t *answer, int64_t deadline,
+static int step(pg_link *conn, pg_statement statement, int64_t *answer, int64_t deadline,
                 rowlock_error *err)
 {
     PGresult *result;
@@ -40,7 +40,7 @@ static int step(pg_conn *conn, pg_statement statement, int64_t *answer, int64_t 
     return status;
 }
 
-static int begin(pg_conn *conn, int64_t deadline, rowlock_error *err)
+static int begin(pg_link *conn, int64_t deadline, rowlock_error *err)
 {
     int status;
 
@@ -48,7 +48,7 @@ static int begin(pg_conn *conn, int64_t deadline, rowlock_error *err)
     status = step(conn, PG_BEGIN, NULL, deadline, err);
     if (status != ROWLOCK_OK)
         return status;
-    pg_session_params(&conn->params, (deadline - rlk_clock_us()) / 1000, 1);
+    pg_migration_params(&conn->params, (deadline - rlk_clock_us()) / 1000);
     status = step(conn, PG_SESSION, NULL, deadline, err);
     pg_params_clear(&conn->params);
     if (status == ROWLOCK_OK)
@@ -57,7 +57,7 @@ static int begin(pg_conn *conn, int64_t deadline, rowlock_error *err)
 }
 
 /* A missing table must not fail here: that would end the transaction. */
-static int recorded_version(pg_conn *conn, int64_t *out, int64_t deadline, rowlock_error *err)
+static int recorded_version(pg_link *conn, int64_t *out, int64_t deadline, rowlock_error *err)
 {
     int64_t is_there;
     int status = step(conn, PG_SCHEMA_EXISTS, &is_there, deadline, err);
@@ -69,7 +69,7 @@ static int recorded_version(pg_conn *conn, int64_t *out, int64_t deadline, rowlo
 }
 
 /* To 'run rowlock migrate up' is no advice to who does just that. */
-static int does_not_fit(const pg_conn *conn, int from, rowlock_error *err)
+static int does_not_fit(const pg_link *conn, int from, rowlock_error *err)
 {
     char state[6] = "";
 
@@ -83,7 +83,7 @@ static int does_not_fit(const pg_conn *conn, int from, rowlock_error *err)
                            "the tables are not as version %d has them: look at them by hand", from);
 }
 
-static int run_script(pg_conn *conn, int from, int to, int64_t deadline, rowlock_error *err)
+static int run_script(pg_link *conn, int from, int to, int64_t deadline, rowlock_error *err)
 {
     const rowlock_migration *migration = pg_migration(to > from ? to : from);
     rlk_text sql = {0};
@@ -96,7 +96,7 @@ static int run_script(pg_conn *conn, int from, int to, int64_t deadline, rowlock
     return status == ROWLOCK_ESCHEMA ? does_not_fit(conn, from, err) : status;
 }
 
-static int apply(pg_conn *conn, int from, int to, int64_t deadline, rowlock_error *err)
+static int apply(pg_link *conn, int from, int to, int64_t deadline, rowlock_error *err)
 {
     int64_t version;
     int status = begin(conn, deadline, err);
@@ -113,7 +113,7 @@ static int apply(pg_conn *conn, int from, int to, int64_t deadline, rowlock_erro
 
 int pg_schema_apply(void *memory, int from, int to, uint32_t timeout_ms, rowlock_error *err)
 {
-    pg_conn *conn = memory;
+    pg_link *conn = memory;
     int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
     rowlock_error undone;
     int status = apply(conn, from, to, deadline, err);

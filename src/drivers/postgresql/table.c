@@ -8,7 +8,7 @@
 int pg_reap(void *memory, uint64_t *out, int64_t retention_us, uint64_t limit, uint32_t timeout_ms,
             rowlock_error *err)
 {
-    pg_conn *conn = memory;
+    pg_link *conn = memory;
     int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
     PGresult *result;
     int status;
@@ -94,7 +94,7 @@ static int show_row(const PGresult *page, int row, rowlock_row_fn fn, void *payl
     return fn(&shown, payload);
 }
 
-static int get_page(pg_conn *conn, const range *names, int expired, PGresult **out,
+static int get_page(pg_link *conn, const range *names, int expired, PGresult **out,
                     int64_t deadline, rowlock_error *err)
 {
     pg_params_clear(&conn->params);

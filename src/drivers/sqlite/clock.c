@@ -88,11 +88,10 @@ static int check_namespace(lite_conn *conn)
     return ROWLOCK_OK;
 }
 
-int lite_clock_open(lite_conn *conn)
+int lite_boot(lite_conn *conn)
 {
     FILE *file = fopen(BOOT_ID, "re");
     int read = 0;
-    int rc;
 
     if (file != NULL) {
         read = fscanf(file, "%39s", conn->boot) == 1;
@@ -100,13 +99,27 @@ int lite_clock_open(lite_conn *conn)
     }
     if (!read)
         return rlk_fail(conn->err, ROWLOCK_ECONNECT, "cannot read " BOOT_ID ": is /proc mounted?");
-    rc = check_namespace(conn);
+    return ROWLOCK_OK;
+}
+
+int lite_clock_open(lite_conn *conn)
+{
+    int rc = lite_boot(conn);
+
+    if (rc == ROWLOCK_OK)
+        rc = check_namespace(conn);
     if (rc != ROWLOCK_OK)
         return rc;
     /* Not SQLITE_DETERMINISTIC: it must not be computed before the write lock is there. */
     rc = sqlite3_create_function_v2(conn->db, "rowlock_now", 0, SQLITE_UTF8 | SQLITE_DIRECTONLY,
                                     conn, now, NULL, NULL, NULL);
     return rc == SQLITE_OK ? ROWLOCK_OK : lite_fail(conn, rc);
+}
+
+void lite_clock_close(lite_conn *conn)
+{
+    sqlite3_create_function_v2(conn->db, "rowlock_now", 0, SQLITE_UTF8, NULL, NULL, NULL, NULL,
+                               NULL);
 }
 
 static int64_t wall_us(void)
@@ -130,6 +143,36 @@ static int store_offset(lite_conn *conn)
     return lite_done(conn, statement, sqlite3_step(statement));
 }
 
+int lite_now(lite_conn *conn, int64_t *out)
+{
+    int64_t offset = 0;
+    int status = read_offset(conn, &offset);
+
+    *out = status == ROWLOCK_OK && !conn->clock_missing ? rlk_clock_us() + offset : 0;
+    conn->clock_missing = 0; /* the caller knows what to do about it */
+    return status;
+}
+
+int lite_clock_start(lite_conn *conn)
+{
+    int64_t now_us = 0;
+    sqlite3_stmt *statement;
+    int status = store_offset(conn);
+
+    if (status == ROWLOCK_OK)
+        status = lite_now(conn, &now_us);
+    if (status != ROWLOCK_OK)
+        return status;
+    if (now_us == 0)
+        return rlk_fail(conn->err, ROWLOCK_EDRIVER, "the clock cannot be set in %sclock",
+                        conn->prefix);
+    statement = lite_statement(conn, SQL_CLOCK_FREE, &status);
+    if (statement == NULL)
+        return status;
+    sqlite3_bind_int64(statement, 1, now_us);
+    return lite_done(conn, statement, sqlite3_step(statement));
+}
+
 int lite_clock_set(lite_conn *conn)
 {
     int64_t offset;
@@ -141,8 +184,6 @@ int lite_clock_set(lite_conn *conn)
         return status;
     if (!conn->clock_missing) /* somebody else was faster */
         return lite_commit(conn);
-    status = store_offset(conn);
-    if (status == ROWLOCK_OK)
-        status = lite_run(conn, SQL_CLOCK_FREE);
+    status = lite_clock_start(conn);
     return status == ROWLOCK_OK ? lite_commit(conn) : status;
 }

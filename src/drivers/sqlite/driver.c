@@ -43,7 +43,8 @@ static int choose_journal(lite_conn *conn)
         return status;
     /* NORMAL may lose the last commits when the machine dies, and with it died all who held a lock.
      * It keeps the file whole only in WAL mode. */
-    return lite_run(conn, strcmp(value, "wal") == 0 ? SQL_SYNC_NORMAL : SQL_SYNC_FULL);
+    conn->sync_normal = strcmp(value, "wal") == 0;
+    return lite_run(conn, conn->sync_normal ? SQL_SYNC_NORMAL : SQL_SYNC_FULL);
 }
 
 /* Two processes that make the same new file a WAL database both hold a read lock and want more;
@@ -139,6 +140,7 @@ static int lite_open(void *state, const rowlock_config *config, uint32_t timeout
         return rlk_fail(err, ROWLOCK_ECONNECT, "this SQLite was built without support for threads");
     conn->err = err;
     conn->path = path;
+    conn->schema = "main";
     snprintf(conn->prefix, sizeof conn->prefix, "%s", config->prefix);
     rc = sqlite3_open_v2(path, &conn->db, flags, NULL);
     if (rc != SQLITE_OK)
@@ -150,17 +152,35 @@ static int lite_open(void *state, const rowlock_config *config, uint32_t timeout
     return status;
 }
 
+/* Statements that the application has left behind keep SQLite from closing a connection: it lives
+ * on until they are finalized. It must have no lock then, nor call functions with this `conn`. */
+static void let_go(lite_conn *conn)
+{
+    sqlite3_stmt *statement = NULL;
+
+    if (conn->db == NULL)
+        return;
+    while ((statement = sqlite3_next_stmt(conn->db, statement)) != NULL)
+        sqlite3_reset(statement);
+    sqlite3_busy_handler(conn->db, NULL, NULL);
+    sqlite3_wal_hook(conn->db, NULL, NULL);
+    if (!sqlite3_get_autocommit(conn->db)) {
+        conn->err = NULL;
+        (void)lite_rollback(conn);
+    }
+    lite_finalize(conn);
+    lite_clock_close(conn);
+}
+
 /* The last connection to leave a database moves the log into the file and removes it. That is done
  * under an exclusive lock, with nobody else there to reset the log (see checkpoint()), so SQLite
- * may. */
+ * may. It does not wait for the lock. */
 static void lite_close(void *state)
 {
     lite_conn *conn = state;
 
-    for (int i = 0; i < SQL_COUNT; i++)
-        sqlite3_finalize(conn->statements[i]);
-    conn->deadline_us = 0; /* nor does it wait for the lock */
-    sqlite3_close(conn->db);
+    let_go(conn);
+    sqlite3_close_v2(conn->db);
     leave_process(conn);
     memset(conn, 0, sizeof *conn);
 }
@@ -183,6 +203,12 @@ static const rowlock_driver driver = {
     .list = lite_list,
     .schema_version = lite_schema_version,
     .schema_apply = lite_schema_apply,
+    .prepare = lite_prepare,
+    .locate = lite_locate,
+    .lock = lite_lock,
+    .guard = lite_guard,
+    .end = lite_end,
+    .native = lite_native,
 };
 
 const rowlock_driver *rowlock_sqlite(void)

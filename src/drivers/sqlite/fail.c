@@ -46,10 +46,19 @@ static int fail_statement(lite_conn *conn, int rc)
     return rlk_fail_native(conn->err, ROWLOCK_EDRIVER, rc, NULL, 0, "%s", message);
 }
 
+int lite_is_busy(const lite_conn *conn)
+{
+    return (conn->rc & 0xff) == SQLITE_BUSY || conn->rc == SQLITE_LOCKED_SHAREDCACHE;
+}
+
 int lite_fail(lite_conn *conn, int rc)
 {
     int number = conn->db != NULL ? sqlite3_system_errno(conn->db) : 0;
 
+    /* An application's connection may tell only half of the code. */
+    if (conn->db != NULL && (sqlite3_extended_errcode(conn->db) & 0xff) == rc)
+        rc = sqlite3_extended_errcode(conn->db);
+    conn->rc = rc;
     switch (rc & 0xff) {
     case SQLITE_NOMEM:
         return rlk_fail_memory(conn->err);

@@ -4,6 +4,12 @@
 
 #include "lite.h"
 
+/* How long to wait for other writers. They are done within milliseconds, except for one that has a
+ * transaction open: no row of the file can be written until it ends, and each may be one that it
+ * has locked. That is BUSY, and is told soon. */
+#define RENEW_WAIT_MS   100
+#define ACQUIRE_WAIT_MS 500 /* it may be a large batch of renewals, and the lock free */
+
 /* What a slot was asked. */
 typedef struct batch {
     rowlock_op *ops;
@@ -12,7 +18,7 @@ typedef struct batch {
     int (*one)(lite_conn *conn, rowlock_op *op);
 } batch;
 
-static void bind_name(sqlite3_stmt *statement, const rowlock_op *op)
+void lite_bind_name(sqlite3_stmt *statement, const rowlock_op *op)
 {
     sqlite3_bind_blob(statement, 1, op->name, (int)op->name_length, SQLITE_STATIC);
 }
@@ -34,8 +40,10 @@ static int change(lite_conn *conn, sqlite3_stmt *statement, rowlock_op *op, int 
 {
     int rc = sqlite3_step(statement);
 
-    op->status = rc == SQLITE_ROW ? ROWLOCK_OK : none;
+    if (rc == SQLITE_ROW || rc == SQLITE_DONE)
+        op->status = rc == SQLITE_ROW ? ROWLOCK_OK : none;
     if (rc == SQLITE_ROW) {
+        conn->committing = 1;
         op->hold_count = (uint32_t)sqlite3_column_int64(statement, 0);
         *fence = sqlite3_column_int64(statement, 1);
         op->remaining_us = sqlite3_column_int64(statement, 2);
@@ -45,7 +53,7 @@ static int change(lite_conn *conn, sqlite3_stmt *statement, rowlock_op *op, int 
 
 /* ---- acquire */
 
-static void no_holder(rowlock_op *op)
+void lite_no_holder(rowlock_op *op)
 {
     op->status = ROWLOCK_BUSY;
     op->remaining_us = 0;
@@ -53,28 +61,41 @@ static void no_holder(rowlock_op *op)
     op->holder[0] = '\0';
 }
 
-/* BUSY with the holder, or OK: it looked free, or like the owner's own. */
-static int peek(lite_conn *conn, rowlock_op *op)
+void lite_refuse(rowlock_op *ops, size_t n)
 {
-    int status;
-    sqlite3_stmt *statement = lite_statement(conn, SQL_PEEK, &status);
-    int rc;
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].status == ROWLOCK_OK)
+            lite_no_holder(&ops[i]);
+    }
+}
 
-    if (statement == NULL)
-        return status;
-    bind_name(statement, op);
-    bind_owner(statement, op);
-    rc = sqlite3_step(statement);
+int lite_holder(lite_conn *conn, sqlite3_stmt *statement, rowlock_op *op)
+{
+    int rc = sqlite3_step(statement);
+
     op->status = ROWLOCK_OK;
     if (rc == SQLITE_ROW) {
         const char *owner = (const char *)sqlite3_column_text(statement, 0);
 
-        no_holder(op);
+        lite_no_holder(op);
         snprintf(op->holder, sizeof op->holder, "%s", owner == NULL ? "" : owner);
         op->holder_fence = (uint64_t)sqlite3_column_int64(statement, 1);
         op->remaining_us = sqlite3_column_int64(statement, 2);
     }
     return lite_done(conn, statement, rc);
+}
+
+/* BUSY with the holder, or OK: it looked free, or like the owner's own. */
+static int peek(lite_conn *conn, rowlock_op *op)
+{
+    int status;
+    sqlite3_stmt *statement = lite_statement(conn, SQL_PEEK, &status);
+
+    if (statement == NULL)
+        return status;
+    lite_bind_name(statement, op);
+    bind_owner(statement, op);
+    return lite_holder(conn, statement, op);
 }
 
 /* OK or BUSY, the latter with what can be seen of the holder. */
@@ -86,7 +107,7 @@ static int take(lite_conn *conn, rowlock_op *op)
 
     if (statement == NULL)
         return status;
-    bind_name(statement, op);
+    lite_bind_name(statement, op);
     bind_owner(statement, op);
     bind_attempt(statement, 3, op);
     sqlite3_bind_int64(statement, 4, op->ttl_us);
@@ -100,7 +121,7 @@ static int take(lite_conn *conn, rowlock_op *op)
     }
     status = peek(conn, op);
     if (status == ROWLOCK_OK && op->status == ROWLOCK_OK)
-        no_holder(op); /* was held when it mattered, and is free again */
+        lite_no_holder(op); /* was held when it mattered, and is free again */
     return status;
 }
 
@@ -117,15 +138,6 @@ static int peek_all(lite_conn *conn, batch *b, size_t *busy)
     return status != ROWLOCK_OK || b->n == 1 ? status : lite_commit(conn);
 }
 
-/* All or nothing, and it was nothing. */
-static void refuse_all(batch *b)
-{
-    for (size_t i = 0; i < b->n; i++) {
-        if (b->ops[i].status == ROWLOCK_OK)
-            no_holder(&b->ops[i]);
-    }
-}
-
 static int acquire_many(lite_conn *conn, batch *b)
 {
     size_t busy = 0;
@@ -139,7 +151,7 @@ static int acquire_many(lite_conn *conn, batch *b)
         return status;
     if (!b->all || busy == 0)
         return lite_commit(conn);
-    refuse_all(b);
+    lite_refuse(b->ops, b->n);
     return lite_rollback(conn);
 }
 
@@ -152,18 +164,34 @@ static int acquire(lite_conn *conn, void *payload)
     if (status != ROWLOCK_OK || busy == b->n)
         return status;
     if (b->all && busy > 0) {
-        refuse_all(b);
+        lite_refuse(b->ops, b->n);
         return ROWLOCK_OK;
     }
     return b->n == 1 ? take(conn, b->ops) : acquire_many(conn, b);
 }
 
-int lite_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
+/* A call could not have the write lock, and has done nothing. In the way of a commit are readers,
+ * who lock no row: that stays an error. */
+static int was_locked_out(const lite_conn *conn, int status)
+{
+    return status == ROWLOCK_EDRIVER && lite_is_busy(conn) && !conn->committing;
+}
+
+int lite_acquire(void *state, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
                  rowlock_error *err)
 {
+    lite_conn *conn = state;
     batch b = {.ops = ops, .n = n, .all = all};
+    int status;
 
-    return lite_call(conn, acquire, &b, timeout_ms, err);
+    for (size_t i = 0; i < n; i++)
+        ops[i].status = ROWLOCK_OK;
+    conn->lock_ms = ACQUIRE_WAIT_MS;
+    status = lite_call(conn, acquire, &b, timeout_ms, err);
+    if (!was_locked_out(conn, status))
+        return status;
+    lite_refuse(ops, n);
+    return rlk_ok(err);
 }
 
 /* ---- renew, release */
@@ -176,7 +204,7 @@ static int renew_one(lite_conn *conn, rowlock_op *op)
 
     if (statement == NULL)
         return status;
-    bind_name(statement, op);
+    lite_bind_name(statement, op);
     bind_owner(statement, op);
     sqlite3_bind_int64(statement, 3, (sqlite3_int64)op->fence);
     sqlite3_bind_int64(statement, 4, op->ttl_us);
@@ -191,7 +219,7 @@ static int look_again(lite_conn *conn, rowlock_op *op)
 
     if (statement == NULL)
         return status;
-    bind_name(statement, op);
+    lite_bind_name(statement, op);
     bind_owner(statement, op);
     sqlite3_bind_int64(statement, 3, (sqlite3_int64)op->fence);
     rc = sqlite3_step(statement);
@@ -211,7 +239,7 @@ static int release_one(lite_conn *conn, rowlock_op *op)
 
     if (statement == NULL)
         return status;
-    bind_name(statement, op);
+    lite_bind_name(statement, op);
     bind_owner(statement, op);
     sqlite3_bind_int64(statement, 3, (sqlite3_int64)op->fence);
     bind_attempt(statement, 4, op);
@@ -234,18 +262,71 @@ static int each(lite_conn *conn, void *payload)
     return status == ROWLOCK_OK ? lite_commit(conn) : status;
 }
 
-int lite_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
+int lite_is_live(lite_conn *conn, const rowlock_op *op, int64_t now_us, int *out)
 {
-    batch b = {.ops = ops, .n = n, .one = renew_one};
+    int status, rc;
+    sqlite3_stmt *statement = lite_statement(conn, SQL_TENURE, &status);
 
-    return lite_call(conn, each, &b, timeout_ms, err);
+    *out = 0;
+    if (statement == NULL)
+        return status;
+    lite_bind_name(statement, op);
+    bind_owner(statement, op);
+    sqlite3_bind_int64(statement, 3, (sqlite3_int64)op->fence);
+    sqlite3_bind_int64(statement, 4, now_us);
+    rc = sqlite3_step(statement);
+    *out = rc == SQLITE_ROW;
+    return lite_done(conn, statement, rc);
+}
+
+/* Which of the tenures that cannot be renewed at this moment are over anyway? What is committed can
+ * say so: nothing brings back a lease that has ended. */
+static int tell_lost(lite_conn *conn, void *payload)
+{
+    batch *b = payload;
+    int64_t now = 0;
+    int is_live;
+    int status = lite_now(conn, &now);
+
+    for (size_t i = 0; i < b->n && status == ROWLOCK_OK; i++) {
+        status = lite_is_live(conn, &b->ops[i], now, &is_live);
+        if (status == ROWLOCK_OK && (now == 0 || !is_live))
+            b->ops[i].status = ROWLOCK_LOST;
+    }
+    return status;
+}
+
+int lite_renew(void *state, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
+{
+    lite_conn *conn = state;
+    batch b = {.ops = ops, .n = n, .one = renew_one};
+    int status;
+
+    conn->lock_ms = RENEW_WAIT_MS;
+    status = lite_call(conn, each, &b, timeout_ms, err);
+    if (!was_locked_out(conn, status))
+        return status;
+    for (size_t i = 0; i < n; i++)
+        ops[i].status = ROWLOCK_BUSY;
+    (void)lite_call(conn, tell_lost, &b, 0, NULL); /* if it cannot read either: BUSY */
+    return rlk_ok(err);
+}
+
+/* Somebody has the write lock all the time: who releases may be the one. */
+static int tell_locked(const lite_conn *conn, int status, rowlock_error *err)
+{
+    if (!was_locked_out(conn, status))
+        return status;
+    return rlk_fail_native(err, ROWLOCK_EDRIVER, conn->rc, NULL, 1,
+                           "a transaction keeps the row locked: release after its COMMIT or "
+                           "ROLLBACK");
 }
 
 int lite_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
 {
     batch b = {.ops = ops, .n = n, .one = release_one};
 
-    return lite_call(conn, each, &b, timeout_ms, err);
+    return tell_locked(conn, lite_call(conn, each, &b, timeout_ms, err), err);
 }
 
 /* ---- force_release */
@@ -258,7 +339,7 @@ static int force_one(lite_conn *conn, rowlock_op *op)
 
     if (statement == NULL)
         return status;
-    bind_name(statement, op);
+    lite_bind_name(statement, op);
     sqlite3_bind_int64(statement, 2, (sqlite3_int64)op->fence);
     bind_attempt(statement, 3, op);
     return change(conn, statement, op, ROWLOCK_LOST, &fence);
@@ -268,5 +349,5 @@ int lite_force_release(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_
 {
     batch b = {.ops = op, .n = 1, .one = force_one};
 
-    return lite_call(conn, each, &b, timeout_ms, err);
+    return tell_locked(conn, lite_call(conn, each, &b, timeout_ms, err), err);
 }

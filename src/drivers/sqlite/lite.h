@@ -10,6 +10,11 @@
  *   lease.c      acquire, renew, release, force_release
  *   rows.c       reap, list
  *   schema.c     the tables' version
+ *   tx.c         transaction mode: waiting for the write lock, taking locks under it
+ *   own.c        ... on a connection of the driver's
+ *   native.c     ... and the guard, on one of the application's
+ *
+ * The application's connection is a lite_conn, too, for the time of a call: see native.c.
  *
  * Functions return a status of rowlock.h and have filled conn->err if it is not ROWLOCK_OK. */
 #ifndef RLK_LITE_H
@@ -26,13 +31,20 @@ enum { LITE_PATH_MAX = 4096, LITE_BOOT_SIZE = 40, LITE_PREFIX_SIZE = 32 };
 typedef struct lite_conn {
     sqlite3 *db;
     sqlite3_stmt *statements[SQL_COUNT]; /* prepared on first use */
+    const char *schema;                  /* where the tables are in it, as attached: "main" */
     rowlock_error *err;                  /* of the call under way, may be NULL */
+    int rc;                              /* SQLite's code of the last failure */
     int64_t deadline_us;                 /* of the call under way */
+    int64_t lock_us;                     /* ... for having the write lock, if that is earlier */
+    uint32_t lock_ms;                    /* the same for the next call; 0: as long as the call */
     int64_t now_us;    /* rowlock_now() of this statement or transaction, 0: not read */
     int clock_missing; /* rowlock_now() found no offset for this boot */
     int log_pages;     /* of the write-ahead log after the last commit */
     int checkpoint_at; /* do one when the log has more pages than this */
     int checkpointing;
+    int committing;   /* the work is done: what fails now is the commit */
+    int is_held;      /* in the hands of the application, with the transaction of `lock` open */
+    int sync_normal;  /* commits of leases need not be synced */
     const char *path; /* while opening, NULL later */
     int is_counted;   /* among the connections of this process */
     char prefix[LITE_PREFIX_SIZE];
@@ -53,7 +65,8 @@ int lite_check_place(const char *path, rowlock_error *err);
 /* ---- statement.c */
 
 /* One call of a slot: notes timeout and err in conn, runs body(conn, payload), which may be run a
- * second time after the clock has been set. Whatever happens, no transaction is left open. */
+ * second time after the clock has been set. Whatever happens, no transaction is left open, unless
+ * the body has set is_held. */
 int lite_call(lite_conn *conn, int (*body)(lite_conn *conn, void *payload), void *payload,
               uint32_t timeout_ms, rowlock_error *err);
 
@@ -67,6 +80,16 @@ int lite_done(lite_conn *conn, sqlite3_stmt *statement, int rc);
 
 /* A statement without parameters, its rows ignored. */
 int lite_run(lite_conn *conn, enum sql_statement which);
+
+/* Somebody else's transaction was in the way of what failed last. */
+int lite_is_busy(const lite_conn *conn);
+
+/* Forgets all prepared statements. */
+void lite_finalize(lite_conn *conn);
+
+/* Is there a statement that changes something and was begun, but not stepped to its end? Then
+ * SQLite neither commits nor opens a savepoint. */
+int lite_is_writing(sqlite3 *db);
 
 int lite_begin(lite_conn *conn); /* BEGIN IMMEDIATE; the clock is read anew */
 int lite_commit(lite_conn *conn);
@@ -83,8 +106,45 @@ int lite_fail(lite_conn *conn, int rc);
 /* ---- clock.c */
 
 int lite_clock_open(lite_conn *conn); /* this boot's name, the SQL function */
-/* First use after a boot: fixes the offset, frees every lock. */
+void lite_clock_close(lite_conn *conn);
+int lite_boot(lite_conn *conn); /* this boot's name alone */
+
+/* First use after a boot: fixes the offset, frees every lock. In a transaction of its own, or in
+ * the one that is open and has the write lock. */
 int lite_clock_set(lite_conn *conn);
+int lite_clock_start(lite_conn *conn);
+
+/* The database's clock, read anew through this connection, for statements that take the time as a
+ * parameter. 0: not set since the boot, so that no lease lives. */
+int lite_now(lite_conn *conn, int64_t *out);
+
+/* ---- lease.c: what transaction mode shares */
+
+void lite_bind_name(sqlite3_stmt *statement, const rowlock_op *op); /* ?1 */
+void lite_no_holder(rowlock_op *op);                                /* BUSY, and no more is known */
+void lite_refuse(rowlock_op *ops, size_t n);                        /* so for all that are OK */
+
+/* Runs a statement that answers (owner, fence, remaining): BUSY with these; or no row: OK. */
+int lite_holder(lite_conn *conn, sqlite3_stmt *statement, rowlock_op *op);
+
+/* Is the tenure (name, owner, fence) alive at this time? */
+int lite_is_live(lite_conn *conn, const rowlock_op *op, int64_t now_us, int *out);
+
+/* ---- tx.c */
+
+/* Until when `lock` waits for the write lock. */
+int64_t lite_tx_until(uint32_t wait_ms, int in_line);
+
+/* Runs a statement that takes the write lock, again and again while another transaction has it.
+ * *had: zero if that has not ended by until_us. EDRIVER and retryable if waiting cannot help. */
+int lite_tx_write(lite_conn *conn, enum sql_statement which, int64_t until_us, int *had);
+
+/* Looks at one lock: OK, or BUSY with the lease that lives at this time (0: none does). */
+int lite_tx_look(lite_conn *conn, rowlock_op *op, int64_t now_us);
+
+/* Under the write lock: takes all of them or none, and sets every op's status. *all: it was all.
+ * What it wrote is undone unless it was. */
+int lite_tx_take(lite_conn *conn, rowlock_op *ops, size_t n, int *all);
 
 /* ---- the slots */
 
@@ -99,5 +159,17 @@ int lite_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, vo
               uint32_t timeout_ms, rowlock_error *err);
 int lite_schema_version(void *conn, int *out, uint32_t timeout_ms, rowlock_error *err);
 int lite_schema_apply(void *conn, int from, int to, uint32_t timeout_ms, rowlock_error *err);
+int lite_prepare(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
+int lite_locate(void *conn, char *out, size_t size, uint32_t timeout_ms, rowlock_error *err);
+int lite_lock(const rowlock_target *target, rowlock_op *ops, size_t n, uint32_t wait_ms,
+              int in_line, uint32_t timeout_ms, rowlock_error *err);
+int lite_guard(const rowlock_target *target, rowlock_op *op, uint32_t timeout_ms,
+               rowlock_error *err);
+int lite_end(void *conn, int commit, uint32_t timeout_ms, rowlock_error *err);
+void *lite_native(void *conn);
+
+/* The part of `lock` on a connection of the driver's own. */
+int lite_lock_own(lite_conn *conn, rowlock_op *ops, size_t n, uint32_t wait_ms, int in_line,
+                  uint32_t timeout_ms, rowlock_error *err);
 
 #endif

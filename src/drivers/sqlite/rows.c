@@ -4,16 +4,48 @@
 #include <string.h>
 
 #include "lite.h"
+#include "text.h"
 
 /* ---- reap */
 
+/* Rows are found first and deleted then: the write lock, for which everybody waits who acquires, is
+ * had for the deletion alone. */
 typedef struct reaping {
     uint64_t *out;
     int64_t retention_us;
-    uint64_t limit;
+    uint64_t limit, found;
+    rlk_text names; /* each behind its length, a byte */
 } reaping;
 
-static int delete_rows(lite_conn *conn, const reaping *r)
+static void keep_name(reaping *r, sqlite3_stmt *statement)
+{
+    const char *name = sqlite3_column_blob(statement, 0);
+    unsigned char length = (unsigned char)sqlite3_column_bytes(statement, 0);
+
+    rlk_text_add(&r->names, (const char *)&length, 1);
+    rlk_text_add(&r->names, name, length);
+    r->found++;
+}
+
+static int find_rows(lite_conn *conn, reaping *r, uint64_t limit)
+{
+    int rc, status;
+    sqlite3_stmt *statement = lite_statement(conn, SQL_REAP_FIND, &status);
+
+    rlk_text_clear(&r->names);
+    r->found = 0;
+    if (statement == NULL)
+        return status;
+    sqlite3_bind_int64(statement, 1, r->retention_us);
+    sqlite3_bind_int64(statement, 2, limit > INT64_MAX ? INT64_MAX : (int64_t)limit);
+    while ((rc = sqlite3_step(statement)) == SQLITE_ROW)
+        keep_name(r, statement);
+    status = lite_done(conn, statement, rc);
+    return status == ROWLOCK_OK && r->names.failed ? rlk_fail_memory(conn->err) : status;
+}
+
+/* Adds to *count. */
+static int delete_row(lite_conn *conn, const reaping *r, const char *name, int length, int *count)
 {
     int status;
     sqlite3_stmt *statement = lite_statement(conn, SQL_REAP, &status);
@@ -21,32 +53,61 @@ static int delete_rows(lite_conn *conn, const reaping *r)
     if (statement == NULL)
         return status;
     sqlite3_bind_int64(statement, 1, r->retention_us);
-    sqlite3_bind_int64(statement, 2, r->limit > INT64_MAX ? INT64_MAX : (int64_t)r->limit);
-    return lite_done(conn, statement, sqlite3_step(statement));
+    sqlite3_bind_blob(statement, 2, name, length, SQLITE_STATIC);
+    status = lite_done(conn, statement, sqlite3_step(statement));
+    if (status == ROWLOCK_OK)
+        *count += sqlite3_changes(conn->db);
+    return status;
 }
 
+static int delete_rows(lite_conn *conn, const reaping *r)
+{
+    const char *name = r->names.data, *end = name + r->names.length;
+    int status = lite_begin(conn), count = 0;
+
+    while (status == ROWLOCK_OK && name < end) {
+        int length = (unsigned char)*name++;
+
+        status = delete_row(conn, r, name, length, &count);
+        name += length;
+    }
+    if (status == ROWLOCK_OK && count > 0)
+        status = lite_run(conn, SQL_CLOCK_FLOOR);
+    if (status == ROWLOCK_OK)
+        status = lite_commit(conn);
+    if (status == ROWLOCK_OK)
+        *r->out += (uint64_t)count;
+    return status;
+}
+
+/* Fewer than the limit says that there are no more: what has been used since it was found is made
+ * up for. */
 static int reap(lite_conn *conn, void *payload)
 {
     reaping *r = payload;
-    int status = lite_begin(conn);
+    uint64_t before, limit;
+    int status;
 
-    if (status == ROWLOCK_OK)
-        status = delete_rows(conn, r);
-    if (status != ROWLOCK_OK)
-        return status;
-    *r->out = (uint64_t)sqlite3_changes(conn->db);
-    if (*r->out > 0)
-        status = lite_run(conn, SQL_CLOCK_FLOOR);
-    return status == ROWLOCK_OK ? lite_commit(conn) : status;
+    do {
+        before = *r->out;
+        limit = r->limit - before;
+        status = find_rows(conn, r, limit);
+        if (status == ROWLOCK_OK && r->found > 0)
+            status = delete_rows(conn, r);
+    } while (status == ROWLOCK_OK && r->found == limit && *r->out > before && *r->out < r->limit);
+    return status;
 }
 
 int lite_reap(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit, uint32_t timeout_ms,
               rowlock_error *err)
 {
     reaping r = {.out = out, .retention_us = retention_us, .limit = limit};
+    int status;
 
     *out = 0;
-    return lite_call(conn, reap, &r, timeout_ms, err);
+    status = lite_call(conn, reap, &r, timeout_ms, err);
+    rlk_text_free(&r.names);
+    return status;
 }
 
 /* ---- list */

@@ -9,6 +9,7 @@
 #define CHECKPOINT_WAIT_US 100000
 #define CHECKPOINT_PAGES   1000
 #define DOUBLINGS          6
+#define HELD_WAIT_US       5000000
 
 /* SQLite asks this when another connection is in the way. Writers are done within microseconds, so
  * the sleeps start short; SQLite's own handler would soon sleep 100 ms at a time. They are
@@ -18,16 +19,23 @@ static int on_busy(void *payload, int count)
     lite_conn *conn = payload;
     int64_t now = rlk_clock_us();
     int64_t sleep = count < DOUBLINGS ? SHORTEST_SLEEP_US << count : LONGEST_SLEEP_US;
+    int64_t until;
 
-    if (now >= conn->deadline_us) {
+    /* A statement of the application's, in the transaction that `lock` began for it. */
+    if (conn->is_held && count == 0)
+        conn->deadline_us = now + HELD_WAIT_US;
+    until = conn->is_held || conn->committing || conn->deadline_us < conn->lock_us
+                ? conn->deadline_us
+                : conn->lock_us;
+    if (now >= until) {
         /* See checkpoint(). */
         if (conn->checkpointing)
             sqlite3_interrupt(conn->db);
         return 0;
     }
     sleep = sleep / 2 + rlk_random_below(sleep);
-    if (sleep > conn->deadline_us - now)
-        sleep = conn->deadline_us - now;
+    if (sleep > until - now)
+        sleep = until - now;
     rlk_sleep_until(now + sleep, NULL, 0);
     return 1;
 }
@@ -77,13 +85,31 @@ static void checkpoint(lite_conn *conn)
     conn->checkpointing = 0;
 }
 
+/* The statement with the names of the tables. Whoever attached the database chose its name: quotes
+ * in it are doubled. */
+static void render(rlk_text *sql, const lite_conn *conn, enum sql_statement which)
+{
+    rlk_text schema = {0};
+
+    for (const char *c = conn->schema; *c != '\0'; c++) {
+        rlk_text_add(&schema, c, 1);
+        if (*c == '"')
+            rlk_text_add(&schema, c, 1);
+    }
+    if (schema.failed)
+        sql->failed = 1;
+    else
+        rlk_sql_render(sql, sql_text[which], conn->prefix, schema.data, '"');
+    rlk_text_free(&schema);
+}
+
 static sqlite3_stmt *prepare(lite_conn *conn, enum sql_statement which, int *status)
 {
     sqlite3_stmt *statement = NULL;
     rlk_text sql = {0};
     int rc;
 
-    rlk_sql_render(&sql, sql_text[which], conn->prefix, NULL, '"');
+    render(&sql, conn, which);
     if (sql.failed) {
         rlk_text_free(&sql);
         *status = rlk_fail_memory(conn->err);
@@ -113,6 +139,7 @@ int lite_done(lite_conn *conn, sqlite3_stmt *statement, int rc)
     if (rc == SQLITE_OK || rc == SQLITE_DONE) {
         sqlite3_reset(statement);
         sqlite3_clear_bindings(statement);
+        conn->committing = 0;
         return ROWLOCK_OK;
     }
     rc = lite_fail(conn, rc);
@@ -134,8 +161,28 @@ int lite_begin(lite_conn *conn)
     return lite_run(conn, SQL_BEGIN_WRITE);
 }
 
+void lite_finalize(lite_conn *conn)
+{
+    for (int i = 0; i < SQL_COUNT; i++) {
+        sqlite3_finalize(conn->statements[i]);
+        conn->statements[i] = NULL;
+    }
+}
+
+int lite_is_writing(sqlite3 *db)
+{
+    sqlite3_stmt *statement = NULL;
+
+    while ((statement = sqlite3_next_stmt(db, statement)) != NULL) {
+        if (sqlite3_stmt_busy(statement) && !sqlite3_stmt_readonly(statement))
+            return 1;
+    }
+    return 0;
+}
+
 int lite_commit(lite_conn *conn)
 {
+    conn->committing = 1;
     return lite_run(conn, SQL_COMMIT);
 }
 
@@ -149,12 +196,15 @@ int lite_rollback(lite_conn *conn)
 static int clean_up(lite_conn *conn, int status)
 {
     rowlock_error *err = conn->err;
+    int rc = conn->rc, committing = conn->committing;
 
-    if (sqlite3_get_autocommit(conn->db))
+    if (sqlite3_get_autocommit(conn->db) || conn->is_held)
         return status;
     conn->err = NULL; /* what the body said is worth more */
     (void)lite_rollback(conn);
     conn->err = err;
+    conn->rc = rc;
+    conn->committing = committing;
     if (sqlite3_get_autocommit(conn->db))
         return status;
     return rlk_fail(err, ROWLOCK_ECONNECT, "cannot roll back: %s", sqlite3_errmsg(conn->db));
@@ -178,8 +228,13 @@ int lite_call(lite_conn *conn, int (*body)(lite_conn *conn, void *payload), void
     if (has_moved(conn))
         return rlk_fail(err, ROWLOCK_ECONNECT, "the database file was moved or deleted");
     conn->err = err;
+    conn->rc = SQLITE_OK;
     conn->deadline_us = rlk_clock_us() + (int64_t)timeout_ms * 1000;
+    conn->lock_us = conn->lock_ms == 0 ? RLK_NEVER : rlk_clock_us() + (int64_t)conn->lock_ms * 1000;
+    conn->lock_ms = 0;
     conn->clock_missing = 0;
+    conn->committing = 0;
+    conn->is_held = 0;
     rlk_ok(err);
     status = clean_up(conn, body(conn, payload));
     if (conn->clock_missing) {
@@ -189,7 +244,7 @@ int lite_call(lite_conn *conn, int (*body)(lite_conn *conn, void *payload), void
         if (status == ROWLOCK_OK)
             status = clean_up(conn, body(conn, payload));
     }
-    if (status == ROWLOCK_OK)
+    if (status == ROWLOCK_OK && !conn->is_held)
         checkpoint(conn);
     return status;
 }

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Losses: why, and who is told. All are told by one thread, so that it happens once, in order, and
+ * with no lock held. */
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "core.h"
+#include "thread.h"
+
+#define SLACK_US \
+    INT64_C(1000000) /* between our clock and the database's, for one and the same event */
+
+/* ---- why ---- */
+
+typedef struct loss_query {
+    const rlk_tenure *tenure;
+    rowlock_list_query query;
+    int loss;
+} loss_query;
+
+/* The first row whose name starts so is the one with that very name, if there is one. */
+static int judge_row(const rowlock_row *row, void *payload)
+{
+    loss_query *q = payload;
+    const rlk_tenure *t = q->tenure;
+    int64_t held_us = rlk_clock_us() - t->acquired_us;
+
+    if (row->name_length != t->name_length || row->fence <= t->fence)
+        return 1;
+    /* A forced release leaves the owner and the time of acquiring. */
+    q->loss = strcmp(row->owner, t->owner) == 0 && row->hold_count == 0 &&
+                      (t->is_adopted || row->held_ms * 1000 > held_us - SLACK_US)
+                  ? ROWLOCK_LOSS_FORCED
+                  : ROWLOCK_LOSS_TAKEN;
+    return 1;
+}
+
+static int do_look(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
+                   rowlock_error *err)
+{
+    loss_query *q = arg;
+
+    return client->driver.list(conn, &q->query, judge_row, q, timeout_ms, err);
+}
+
+int rlk_find_loss(rowlock_client *client, const rlk_tenure *tenure, int64_t until_us)
+{
+    int64_t bound = until_us - rlk_clock_us();
+    loss_query q = {.tenure = tenure,
+                    .query = {.size = sizeof q.query,
+                              .starts_with = tenure->name,
+                              .starts_with_length = tenure->name_length,
+                              .expired = 1},
+                    .loss = ROWLOCK_LOSS_EXPIRED};
+    rlk_sent sent;
+
+    if (bound > 0)
+        rlk_call(client, bound, do_look, &q, &sent, NULL);
+    return q.loss;
+}
+
+void rlk_count_loss(rowlock_client *client, rlk_tenure *tenure)
+{
+    int is_counted;
+
+    pthread_mutex_lock(&client->mutex);
+    is_counted = tenure->is_counted;
+    tenure->is_counted = 1;
+    pthread_mutex_unlock(&client->mutex);
+    if (is_counted)
+        return;
+    rlk_count(&client->counters.lost, 1);
+    rlk_count_time(client->counters.hold_buckets, rlk_clock_us() - tenure->acquired_us);
+    rlk_emit_tenure(client, ROWLOCK_EVENT_LOST, tenure, rlk_clock_us() - tenure->acquired_us);
+}
+
+/* ---- who is told ---- */
+
+/* Under the mutex. */
+static void unlist(rlk_watch *watch, rowlock_lock *lock)
+{
+    if (lock->previous != NULL)
+        lock->previous->next = lock->next;
+    else
+        watch->first = lock->next;
+    if (lock->next != NULL)
+        lock->next->previous = lock->previous;
+    if (lock->renew)
+        lock->tenure->renewers--;
+}
+
+/* Under the mutex: the handles that have lost their locks and do not know leave the list. They are
+ * chained by `next`; a release meanwhile takes them out of the chain. */
+static void find_untold(rlk_watch *watch)
+{
+    rowlock_lock *next;
+
+    for (rowlock_lock *lock = watch->first; lock != NULL; lock = next) {
+        next = lock->next;
+        if (!rlk_tenure_is_lost(lock->tenure))
+            continue;
+        unlist(watch, lock);
+        lock->is_told = 1;
+        lock->previous = NULL;
+        lock->next = watch->untold;
+        if (lock->next != NULL)
+            lock->next->previous = lock;
+        watch->untold = lock;
+    }
+}
+
+/* Under the mutex. */
+static rowlock_lock *take_untold(rlk_watch *watch)
+{
+    rowlock_lock *lock = watch->untold;
+
+    if (lock == NULL)
+        return NULL;
+    watch->untold = lock->next;
+    if (lock->next != NULL)
+        lock->next->previous = NULL;
+    lock->next = lock->previous = NULL;
+    return lock;
+}
+
+static void make_readable(int fd)
+{
+    const uint64_t one = 1;
+
+    while (fd >= 0 && write(fd, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+}
+
+/* Unless it was released meanwhile, by this very thread. */
+static void call_back(rowlock_client *client, rowlock_lock *lock, const rlk_tenure *tenure)
+{
+    rowlock_lost_fn fn = NULL;
+    void *payload = NULL;
+
+    pthread_mutex_lock(&client->mutex);
+    if (client->watch.calling == lock) {
+        fn = lock->on_lost;
+        payload = lock->lost_payload;
+    }
+    pthread_mutex_unlock(&client->mutex);
+    if (fn != NULL)
+        fn(lock, atomic_load(&tenure->lost), payload);
+}
+
+void rlk_tell_losses(rowlock_client *client)
+{
+    rlk_watch *watch = &client->watch;
+    rowlock_lock *lock;
+
+    pthread_mutex_lock(&client->mutex);
+    find_untold(watch);
+    while ((lock = take_untold(watch)) != NULL) {
+        rlk_tenure *tenure = lock->tenure;
+
+        tenure->refs++; /* the callback may release the handle */
+        watch->calling = lock;
+        watch->caller = pthread_self();
+        pthread_mutex_unlock(&client->mutex);
+        make_readable(atomic_load(&lock->lost_fd));
+        rlk_count_loss(client, tenure); /* whose event may release the handle, too */
+        call_back(client, lock, tenure);
+        pthread_mutex_lock(&client->mutex);
+        watch->calling = NULL;
+        rlk_tenure_unref(tenure);
+        pthread_cond_broadcast(&client->changed);
+    }
+    pthread_mutex_unlock(&client->mutex);
+}
+
+/* ---- the list of handles ---- */
+
+void rlk_watch_add(rowlock_client *client, rowlock_lock *lock)
+{
+    int64_t deadline = atomic_load(&lock->tenure->deadline_us);
+
+    if (lock->is_watched)
+        return;
+    lock->is_watched = 1;
+    lock->previous = NULL;
+    lock->next = client->watch.first;
+    if (lock->next != NULL)
+        lock->next->previous = lock;
+    client->watch.first = lock;
+    if (lock->renew)
+        lock->tenure->renewers++;
+    rlk_worker_wake(&client->watch.teller, deadline);
+    if (lock->renew)
+        rlk_worker_wake(&client->watch.keeper, lock->tenure->renew_at_us);
+}
+
+void rlk_watch_remove(rowlock_client *client, rowlock_lock *lock)
+{
+    rlk_watch *watch = &client->watch;
+
+    if (!lock->is_watched)
+        return;
+    while (watch->calling == lock && !pthread_equal(watch->caller, pthread_self()))
+        rlk_cond_wait(&client->changed, &client->mutex, RLK_NEVER);
+    if (watch->calling == lock)
+        watch->calling = NULL;
+    lock->is_watched = 0;
+    if (!lock->is_told) {
+        unlist(watch, lock);
+        return;
+    }
+    if (watch->untold == lock) /* found, but its turn had not come */
+        watch->untold = lock->next;
+    if (lock->previous != NULL)
+        lock->previous->next = lock->next;
+    if (lock->next != NULL)
+        lock->next->previous = lock->previous;
+}
+
+int rowlock_lost_fd(rowlock_lock *lock, rowlock_error *err)
+{
+    int rc = rlk_enter_lock(lock, err);
+    int fd;
+
+    if (rc != ROWLOCK_OK)
+        return -1;
+    fd = atomic_load(&lock->lost_fd);
+    if (fd < 0 && rlk_watch_start(lock->client, err) == ROWLOCK_OK) {
+        fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (fd < 0) {
+            rlk_fail(err, ROWLOCK_ENOMEM, "cannot make a descriptor: %s", strerror(errno));
+        } else {
+            pthread_mutex_lock(&lock->client->mutex);
+            atomic_store(&lock->lost_fd, fd);
+            rlk_watch_add(lock->client, lock);
+            if (lock->is_told)
+                make_readable(fd);
+            pthread_mutex_unlock(&lock->client->mutex);
+        }
+    }
+    rlk_leave(lock->client);
+    return fd;
+}

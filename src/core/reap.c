@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reaping, by hand and in the background: small batches, so that no row is kept locked for long. */
+#include "core.h"
+#include "random.h"
+
+#define DEFAULT_RETENTION_MS ((int64_t)7 * 86400000)
+#define LEAST_RETENTION_MS   ((int64_t)1000)
+
+#define REAP_BOUND_US INT64_C(1000000) /* renewals wait for it */
+
+/* Between two batches, for those who acquire meanwhile: on SQLite they wait for the write lock, and
+ * look for it every ten milliseconds at least. */
+#define REST_US INT64_C(15000)
+
+enum { BATCH = 1000, DEFAULT_LIMIT = 10000, LONGEST_BACK_OFF = 8 };
+
+typedef struct reaping {
+    int64_t retention_us;
+    uint64_t limit, count;
+} reaping;
+
+static int do_reap(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
+                   rowlock_error *err)
+{
+    reaping *r = arg;
+
+    return client->driver.reap(conn, &r->count, r->retention_us, r->limit, timeout_ms, err);
+}
+
+/* One batch. */
+static int reap(reaping *r, rowlock_client *client, int64_t bound_us, rowlock_error *err)
+{
+    rlk_sent sent;
+    int rc;
+
+    r->count = 0;
+    rc = rlk_call(client, bound_us, do_reap, r, &sent, err);
+    if (rc == ROWLOCK_OK)
+        rlk_count(&client->counters.reaped, r->count);
+    else
+        r->count = 0;
+    return rc;
+}
+
+int rlk_check_retention(int64_t *retention_ms, rowlock_error *err)
+{
+    const int64_t century_ms = ROWLOCK_TTL_MAX_MS * 1200;
+
+    if (*retention_ms == 0)
+        *retention_ms = DEFAULT_RETENTION_MS;
+    if (*retention_ms < LEAST_RETENTION_MS)
+        return rlk_fail(err, ROWLOCK_EINVAL,
+                        "a retention of %lld ms could give a fence twice: give %lld ms or more",
+                        (long long)*retention_ms, (long long)LEAST_RETENTION_MS);
+    if (*retention_ms > century_ms) /* nothing is that old */
+        *retention_ms = century_ms;
+    return ROWLOCK_OK;
+}
+
+/* ECLOSED if the client is being closed. */
+static int rest(rowlock_client *client, rowlock_error *err)
+{
+    const int fds[] = {client->close_fd};
+
+    if (rlk_sleep_until(rlk_clock_us() + REST_US, fds, 1) < 0)
+        return ROWLOCK_OK;
+    return rlk_fail(err, ROWLOCK_ECLOSED, "the client is closed");
+}
+
+int rowlock_reap(uint64_t *out, rowlock_client *client, const rowlock_reap_options *options,
+                 rowlock_error *err)
+{
+    rowlock_reap_options opts;
+    reaping r = {0};
+    uint64_t left, reaped = 0;
+    int is_more;
+    int rc = rlk_options_copy(&opts, sizeof opts, options, "rowlock_reap_options", err);
+
+    if (out != NULL)
+        *out = 0;
+    if (rc == ROWLOCK_OK)
+        rc = rlk_check_retention(&opts.retention_ms, err);
+    if (rc == ROWLOCK_OK)
+        rc = rlk_enter(client, err);
+    if (rc != ROWLOCK_OK)
+        return rc;
+    r.retention_us = opts.retention_ms * 1000;
+    left = opts.limit == 0 ? DEFAULT_LIMIT : opts.limit;
+    do {
+        r.limit = left < BATCH ? left : BATCH;
+        rc = reap(&r, client, client->call_timeout_us, err);
+        reaped += r.count;
+        left -= r.count;
+        is_more = rc == ROWLOCK_OK && r.count == r.limit && left > 0;
+        if (is_more)
+            rc = rest(client, err);
+    } while (is_more && rc == ROWLOCK_OK);
+    if (out != NULL)
+        *out = reaped;
+    rlk_leave(client);
+    return rc;
+}
+
+/* Who finds nothing, because there is nothing or because others reap, too, comes less often. */
+static void plan_next(rowlock_client *client, uint64_t count)
+{
+    rlk_watch *watch = &client->watch;
+    int64_t pause = watch->reap_pause_us;
+
+    if (count > 0)
+        pause = client->reap_interval_us;
+    else if (pause < client->reap_interval_us * LONGEST_BACK_OFF)
+        pause *= 2;
+    watch->reap_pause_us = pause;
+    if (count == BATCH)
+        pause = REST_US;
+    else
+        pause = pause / 2 + rlk_random_below(pause);
+    watch->reap_at_us = rlk_clock_us() + pause;
+}
+
+void rlk_reap_due(rowlock_client *client)
+{
+    reaping r = {.retention_us = client->reap_retention_us, .limit = BATCH};
+
+    if (client->reap_interval_us == 0 || rlk_clock_us() < client->watch.reap_at_us)
+        return;
+    reap(&r, client, REAP_BOUND_US, NULL);
+    plan_next(client, r.count);
+    if (r.count > 0)
+        rlk_emit(client, &(rowlock_event){.size = sizeof(rowlock_event),
+                                          .kind = ROWLOCK_EVENT_REAPED,
+                                          .count = r.count});
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+#include "watch_server.h"
+
+#include "process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { START_MS = 120000, END_MS = 20000, CHILDREN = 256 };
+
+/* ---- the script ------------------------------------------------------------------------------ */
+
+struct script {
+    const char *command, *folder, *option;
+};
+
+static int run_script(void *payload)
+{
+    const struct script *script = payload;
+
+    execl(SERVERS, SERVERS, script->command, script->folder, script->option, (char *)NULL);
+    return 127;
+}
+
+static int script(const char *command, const char *folder, const char *option)
+{
+    struct script it = {command, folder, option};
+    pid_t pid = process_start(run_script, &it);
+
+    return pid > 0 && process_wait(pid, START_MS) == 0 ? 0 : -1;
+}
+
+/* Finds "export ROWLOCK_TEST_<KIND><suffix>=value" in the script's file. */
+static int read_variable(char *out, size_t size, const struct watch_server *server,
+                         const char *variable)
+{
+    char path[128], line[1024], begin[128];
+    FILE *file;
+    int found = 0;
+
+    snprintf(path, sizeof(path), "%s/env", server->folder);
+    snprintf(begin, sizeof(begin), "export ROWLOCK_TEST_%s=", variable);
+    file = fopen(path, "r");
+    while (file != NULL && !found && fgets(line, sizeof(line), file) != NULL) {
+        const char *value = line + strlen(begin);
+
+        found = strncmp(line, begin, strlen(begin)) == 0;
+        if (found && *value == '\'')
+            value++;
+        if (found)
+            snprintf(out, size, "%.*s", (int)strcspn(value, "'\n"), value);
+    }
+    if (file != NULL)
+        fclose(file);
+    return found ? 0 : -1;
+}
+
+/* ---- its processes --------------------------------------------------------------------------- */
+
+static int read_command(struct watch_server *server)
+{
+    struct stat info;
+    char path[64];
+    ssize_t n;
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d", (int)server->pid);
+    if (stat(path, &info) != 0)
+        return -1;
+    server->uid = info.st_uid;
+    server->gid = info.st_gid;
+    snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)server->pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    n = read(fd, server->command, sizeof(server->command));
+    close(fd);
+    server->command_length = n > 0 ? (size_t)n : 0;
+    return n > 0 && n < (ssize_t)sizeof(server->command) ? 0 : -1;
+}
+
+static size_t children(pid_t *out, pid_t pid)
+{
+    char path[64];
+    FILE *file;
+    size_t n = 0;
+    int child;
+
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+    file = fopen(path, "r");
+    while (file != NULL && n < CHILDREN && fscanf(file, "%d", &child) == 1)
+        out[n++] = (pid_t)child;
+    if (file != NULL)
+        fclose(file);
+    return n;
+}
+
+/* Gone, or dead and not yet buried by whoever is its parent. */
+static int is_gone(pid_t pid)
+{
+    char path[64], mode = 'Z';
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    file = fopen(path, "r");
+    if (file == NULL)
+        return 1;
+    if (fscanf(file, "%*d (%*[^)]) %c", &mode) != 1)
+        mode = 'Z';
+    fclose(file);
+    return mode == 'Z' || mode == 'X';
+}
+
+static int await_end(pid_t pid)
+{
+    int64_t until = process_now_ms() + END_MS;
+
+    while (!is_gone(pid)) {
+        if (process_now_ms() > until)
+            return -1;
+        process_sleep_ms(1);
+    }
+    return 0;
+}
+
+/* The parent is stopped first, so that it makes no more of them. */
+int watch_server_kill(struct watch_server *server)
+{
+    pid_t pids[CHILDREN];
+    size_t n;
+    int failed;
+
+    if (server->pid <= 0 || kill(server->pid, SIGSTOP) != 0)
+        return -1;
+    n = children(pids, server->pid);
+    kill(server->pid, SIGKILL);
+    for (size_t i = 0; i < n; i++)
+        kill(pids[i], SIGKILL);
+    failed = await_end(server->pid);
+    for (size_t i = 0; i < n; i++)
+        failed |= await_end(pids[i]);
+    if (server->is_child)
+        waitpid(server->pid, NULL, 0);
+    server->pid = 0;
+    return failed;
+}
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+static int become_server(void *payload)
+{
+    struct watch_server *server = payload;
+    char *arguments[64] = {NULL};
+    size_t n = 0;
+    int fd;
+
+    for (size_t at = 0; at < server->command_length && n < 63;
+         at += strlen(server->command + at) + 1)
+        arguments[n++] = server->command + at;
+    if (getuid() == 0 && (setgid(server->gid) != 0 || setuid(server->uid) != 0))
+        return 126;
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* forgotten with the change of user */
+    setsid();
+    fd = open("/dev/null", O_RDWR);
+    if (fd < 0 || chdir("/") != 0 || dup2(fd, 0) < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
+        return 126;
+    execvp(arguments[0], arguments);
+    return 127;
+}
+
+int watch_server_again(struct watch_server *server)
+{
+    server->pid = process_start(become_server, server);
+    server->is_child = 1;
+    return server->pid > 0 ? 0 : -1;
+}
+
+int watch_server_nudge(struct watch_server *server)
+{
+    if (!server->is_child || waitpid(server->pid, NULL, WNOHANG) != server->pid)
+        return 0;
+    return watch_server_again(server);
+}
+
+int watch_server_start(struct watch_server *out, const char *kind)
+{
+    int pg = strcmp(kind, "postgresql") == 0;
+    char pid[32] = "";
+
+    memset(out, 0, sizeof(*out));
+    out->kind = kind;
+    snprintf(out->folder, sizeof(out->folder), "/tmp/rowlock-watch.XXXXXX");
+    if (mkdtemp(out->folder) == NULL)
+        return -1;
+    if (script("start", out->folder, pg ? "--postgresql" : "--mysql") != 0)
+        return -1;
+    if (read_variable(out->address, sizeof(out->address), out, pg ? "POSTGRESQL" : "MYSQL") != 0 ||
+        read_variable(pid, sizeof(pid), out, pg ? "POSTGRESQL_PID" : "MYSQL_PID") != 0)
+        return -1;
+    out->pid = (pid_t)atoi(pid);
+    return read_command(out);
+}
+
+void watch_server_end(struct watch_server *server)
+{
+    char path[128];
+
+    if (server->pid > 0)
+        watch_server_kill(server);
+    if (server->folder[0] == '\0')
+        return;
+    snprintf(path, sizeof(path), "%s/%s.pid", server->folder, server->kind);
+    unlink(path); /* nothing is left to be stopped, the folder is */
+    script("stop", server->folder, NULL);
+    server->folder[0] = '\0';
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A database server of the test's own, made by tests/support/servers, that it may kill and start
+ * again. */
+#ifndef TEST_WATCH_SERVER_H
+#define TEST_WATCH_SERVER_H
+
+#include <sys/types.h>
+
+struct watch_server {
+    const char *kind;
+    char folder[64];
+    char address[512];
+    pid_t pid;
+    int is_child;       /* started again by us */
+    char command[2048]; /* its arguments, each ended by NUL, as they were when it was started */
+    size_t command_length;
+    uid_t uid;
+    gid_t gid;
+};
+
+/* Makes and starts one of that kind, "postgresql" or "mysql"; 0 or -1 after a message. Takes some
+ * seconds. Give back with watch_server_end(). */
+int watch_server_start(struct watch_server *out, const char *kind);
+
+/* Kills all of its processes with SIGKILL; returns when they are gone: 0, or -1. */
+int watch_server_kill(struct watch_server *server);
+
+/* Starts a killed one with the same command; does not wait until it accepts connections. 0 or -1.
+ */
+int watch_server_again(struct watch_server *server);
+
+/* To be called while it is waited for: a server that has given up, because it met traces of the one
+ * that was killed, is started once more. 0 or -1. */
+int watch_server_nudge(struct watch_server *server);
+
+void watch_server_end(struct watch_server *server);
+
+#endif
