@@ -16,6 +16,22 @@
 set(ROWLOCK_TEST_PREFIX "" CACHE STRING "Command to run test programs under, as a list: valgrind;-q")
 pkg_check_modules(cmocka REQUIRED IMPORTED_TARGET cmocka>=1.1.5)
 
+# What programs and their shared objects are compiled with.
+function(rlk_test_target target)
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support)
+    target_link_libraries(${target} PRIVATE rowlock_testing PkgConfig::cmocka ${ARGN})
+    # cmocka 2 deprecates assertions for newer forms that cmocka 1 does not have.
+    target_compile_options(${target} PRIVATE -Wno-deprecated-declarations)
+endfunction()
+
+# rowlock_test_objects(<target> <source>...)
+#
+# Compiled once for many programs, which have $<TARGET_OBJECTS:target> among their sources.
+function(rowlock_test_objects target)
+    add_library(${target} OBJECT ${ARGN})
+    rlk_test_target(${target})
+endfunction()
+
 # rowlock_test_program(<target> SOURCES <source>... [LIBRARIES <library>...])
 #
 # The program alone, not registered; for those that several tests share or that tests start.
@@ -25,17 +41,17 @@ function(rowlock_test_program target)
         message(FATAL_ERROR "rowlock_test_program(${target} ...): ${arg_UNPARSED_ARGUMENTS}")
     endif()
     add_executable(${target} ${arg_SOURCES})
-    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support)
-    target_link_libraries(${target} PRIVATE rowlock_testing PkgConfig::cmocka ${arg_LIBRARIES})
-    # cmocka 2 deprecates assertions for newer forms that cmocka 1 does not have.
-    target_compile_options(${target} PRIVATE -Wno-deprecated-declarations)
+    rlk_test_target(${target} ${arg_LIBRARIES})
     set_target_properties(${target} PROPERTIES
                           RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 endfunction()
 
 # rowlock_add_test(<ctest name> COMMAND <command>... [LABELS <label>...] [TIMEOUT <seconds>] [SERIAL])
 #
-# Registers any command. TIMEOUT is 60 unless said; SERIAL: no other test runs meanwhile.
+# Registers any command. TIMEOUT is 60 unless said, for a machine with nothing else to do; it ends
+# what hangs, and so is not reached before four times as long. SERIAL: no other test of the same
+# database runs meanwhile, and none that are not SERIAL: they have the label "alone", and scripts/test
+# runs them after all others.
 function(rowlock_add_test name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "TIMEOUT" "COMMAND;LABELS")
     if(arg_UNPARSED_ARGUMENTS OR NOT arg_COMMAND)
@@ -44,9 +60,15 @@ function(rowlock_add_test name)
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 60)
     endif()
+    math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 4")
     add_test(NAME ${name} COMMAND ${arg_COMMAND})
+    if(arg_SERIAL)
+        list(APPEND arg_LABELS alone)
+        string(REGEX REPLACE ".*[.]" "" database ${name})
+        set_tests_properties(${name} PROPERTIES RESOURCE_LOCK ${database})
+    endif()
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${arg_TIMEOUT}
-                         LABELS "${arg_LABELS}" RUN_SERIAL "${arg_SERIAL}")
+                         LABELS "${arg_LABELS}")
 endfunction()
 
 # rowlock_test(NAME <ctest name> SOURCES <source>... [LIBRARIES <library>...] [ARGS <argument>...]

@@ -2,8 +2,8 @@
 --
 -- Each ? is replaced by a literal that the driver makes itself: an integer, x'hex' or a JSON text of
 -- integers and hex digits. Nothing of the user's is ever escaped or pasted. A batch travels as one
--- JSON array, @rowlock_ops, of [name, owner, attempt, fence, ttl, seen, note, i], sorted by
--- name, i being the caller's index. One packet holds all statements of a call, in one transaction, so that the
+-- JSON array, @rowlock_ops, of [name, owner, attempt, fence, ttl, seen, note, i, ticket, upto], sorted
+-- by name, i being the caller's index; tickets below upto come first. One packet holds all statements of a call, in one transaction, so that the
 -- answer is read while the rows that were changed are still locked. Isolation is READ COMMITTED: the plain reads take no lock, also
 -- inside INSERT ... SELECT.
 --
@@ -23,10 +23,17 @@ SET SESSION sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', autocommit = 1
 SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET SESSION TRANSACTION READ WRITE;
 
+-- The last column: in clusters with several writers a named lock is known to one server alone.
 -- name: server
 SELECT VERSION(),
        CAST(@@read_only AS CHAR) NOT IN ('0', 'OFF') OR @@innodb_read_only,
-       @@max_allowed_packet;
+       @@max_allowed_packet,
+       (SELECT COUNT(*)
+          FROM /*M!100600 information_schema.global_variables */
+               /*!80000 performance_schema.global_variables */ AS v
+         WHERE (v.variable_name = 'wsrep_cluster_address' AND v.variable_value <> '')
+            OR (v.variable_name = 'group_replication_single_primary_mode'
+                AND v.variable_value = 'OFF')) AS many;
 
 -- The clock of the whole call: read when the request arrives. Being early is on the safe side.
 -- name: begin
@@ -38,7 +45,7 @@ SET @rowlock_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
 -- name: start
 START TRANSACTION;
 
--- All or none. Counts the rows that others hold; if there are none, creates what is absent as free rows,
+-- All or none. Counts the rows that others hold or wait for; if there are none, creates what is absent as free rows,
 -- in a transaction of its own, and then counts the rows that are locked at this moment. Rows are
 -- created beforehand because a later failure would undo their insertion, and whoever waits for an
 -- insertion that is undone is left with a gap lock: two of them deadlock. The clock is read again once
@@ -47,12 +54,21 @@ START TRANSACTION;
 -- name: gate
 SELECT COUNT(*) INTO @rowlock_bad
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
-           name  VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
-           owner VARCHAR(510) CHARACTER SET latin1 PATH '$[1]')) AS w
-       STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
- WHERE l.expire_time > @rowlock_now
-   AND l.hold_count > 0
-   AND l.owner <> UNHEX(w.owner);
+           name   VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           owner  VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
+           ticket BIGINT       PATH '$[8]',
+           upto   BIGINT       PATH '$[9]')) AS w
+       LEFT JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
+ WHERE CASE WHEN l.expire_time > @rowlock_now AND l.hold_count > 0
+            THEN l.owner <> UNHEX(w.owner)
+            WHEN l.wait_until <= @rowlock_now AND w.ticket = 0
+            THEN 0
+            ELSE EXISTS (SELECT 1
+                           FROM rowlock_waiters AS q
+                          WHERE q.name = UNHEX(w.name)
+                            AND q.ticket > COALESCE(l.ticket, 0)
+                            AND q.ticket < w.upto
+                            AND q.expire_time > @rowlock_now) END;
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
 SELECT UNHEX(w.name), '', @rowlock_now, 0, '', @rowlock_now, @rowlock_now
@@ -79,7 +95,9 @@ SELECT @rowlock_bad + COUNT(*) INTO @rowlock_bad
            AND (k.expire_time <= @rowlock_now OR k.hold_count = 0 OR k.owner = UNHEX(w.owner))
            FOR UPDATE SKIP LOCKED) IS NULL;
 
--- Takes what is absent, expired, without holds or the owner's own. The clock of the call may be older
+-- Takes what is absent, expired, without holds or the owner's own, unless others wait for it and come
+-- first; nobody does where wait_until has passed, so that nothing is looked for then. (With all, the gate
+-- has looked.) The clock of the call may be older
 -- than the end of the tenure or the transaction before, so that expire_time is still ahead of it: no
 -- tenure goes on without a hold, also not the owner's own. The first assignment says so to all others,
 -- which go from left to right; the last one gives the column its value.
@@ -95,24 +113,37 @@ SELECT @rowlock_bad + COUNT(*) INTO @rowlock_bad
 -- row that the plain read has found.
 -- name: acquire
 INSERT INTO rowlock_locks
-       (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time, ticket, note)
 SELECT w.name, w.owner, @rowlock_now + (l.name IS NOT NULL), 1, w.attempt, @rowlock_now,
-       @rowlock_now + w.ttl, w.note
+       @rowlock_now + w.ttl, w.ticket, w.note
   FROM (SELECT j.i,
                UNHEX(j.name)    AS name,
                UNHEX(j.owner)   AS owner,
                UNHEX(j.attempt) AS attempt,
                j.ttl,
-               UNHEX(j.note)    AS note
+               UNHEX(j.note)    AS note,
+               j.ticket,
+               j.upto
           FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
                    i       INT           PATH '$[7]',
                    name    VARCHAR(510)  CHARACTER SET latin1 PATH '$[0]',
                    owner   VARCHAR(510)  CHARACTER SET latin1 PATH '$[1]',
                    attempt VARCHAR(32)   CHARACTER SET latin1 PATH '$[2]',
                    ttl     BIGINT        PATH '$[4]',
-                   note    VARCHAR(2000) CHARACTER SET latin1 PATH '$[6]')) AS j) AS w
+                   note    VARCHAR(2000) CHARACTER SET latin1 PATH '$[6]',
+                   ticket  BIGINT        PATH '$[8]',
+                   upto    BIGINT        PATH '$[9]')) AS j) AS w
        LEFT JOIN rowlock_locks AS l ON l.name = w.name
  WHERE @rowlock_bad = 0
+   AND (@rowlock_all
+        OR (l.expire_time > @rowlock_now AND l.hold_count > 0)
+        OR (l.wait_until <= @rowlock_now AND w.ticket = 0)
+        OR NOT EXISTS (SELECT 1
+                         FROM rowlock_waiters AS q
+                        WHERE q.name = w.name
+                          AND q.ticket > COALESCE(l.ticket, 0)
+                          AND q.ticket < w.upto
+                          AND q.expire_time > @rowlock_now))
    AND (l.name IS NULL
         OR ((l.expire_time <= @rowlock_now OR l.hold_count = 0 OR l.owner = w.owner)
             AND EXISTS (SELECT 1
@@ -135,6 +166,8 @@ ON DUPLICATE KEY UPDATE
                                                      AND rowlock_locks.attempt <> VALUES(attempt))),
        acquire_time = IF(rowlock_locks.expire_time <= @rowlock_now,
                          @rowlock_now, rowlock_locks.acquire_time),
+       ticket       = IF(rowlock_locks.expire_time <= @rowlock_now,
+                         GREATEST(rowlock_locks.ticket, VALUES(ticket)), rowlock_locks.ticket),
        note         = IF(rowlock_locks.expire_time <= @rowlock_now
                          OR (rowlock_locks.owner = VALUES(owner) AND VALUES(note) <> ''),
                          VALUES(note), rowlock_locks.note),
@@ -146,6 +179,28 @@ ON DUPLICATE KEY UPDATE
        expire_time  = IF(rowlock_locks.owner = VALUES(owner),
                          GREATEST(rowlock_locks.expire_time, VALUES(expire_time)),
                          rowlock_locks.expire_time);
+
+-- Takes the tickets of what was acquired off the queue.
+-- name: acquire_off
+SELECT JSON_ARRAYAGG(JSON_ARRAY(w.name, w.ticket)) INTO @rowlock_off
+  FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
+           name    VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           owner   VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
+           attempt VARCHAR(32)  CHARACTER SET latin1 PATH '$[2]',
+           ticket  BIGINT       PATH '$[8]')) AS w
+       STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
+ WHERE w.ticket > 0
+   AND l.owner = UNHEX(w.owner)
+   AND l.attempt = UNHEX(w.attempt)
+   AND l.hold_count > 0;
+DELETE q
+  FROM JSON_TABLE(COALESCE(@rowlock_off, '[]'), '$[*]' COLUMNS (
+           name   VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           ticket BIGINT       PATH '$[1]')) AS w
+       STRAIGHT_JOIN rowlock_waiters AS q ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
+
+-- What came of it. queue: of a lock that is free, how long the first one of those who come first lives.
+-- name: acquire_answer
 SELECT w.i,
        l.owner = UNHEX(w.owner)                     AS own,
        l.attempt = UNHEX(w.attempt)                 AS mine,
@@ -154,13 +209,25 @@ SELECT w.i,
        l.expire_time - @rowlock_now                 AS remaining,
        l.owner,
        l.fence = @rowlock_now
-       AND TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late
+       AND TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late,
+       CASE WHEN l.expire_time > @rowlock_now AND l.hold_count > 0 THEN NULL
+            WHEN l.wait_until <= @rowlock_now AND w.ticket = 0     THEN NULL
+            ELSE (SELECT q.expire_time - @rowlock_now
+                    FROM rowlock_waiters AS q
+                   WHERE q.name = UNHEX(w.name)
+                     AND q.ticket > COALESCE(l.ticket, 0)
+                     AND q.ticket < w.upto
+                     AND q.expire_time > @rowlock_now
+                   ORDER BY q.ticket
+                   LIMIT 1) END                     AS queue
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
            i       INT          PATH '$[7]',
            name    VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
            owner   VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
-           attempt VARCHAR(32)  CHARACTER SET latin1 PATH '$[2]')) AS w
-       STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name);
+           attempt VARCHAR(32)  CHARACTER SET latin1 PATH '$[2]',
+           ticket  BIGINT       PATH '$[8]',
+           upto    BIGINT       PATH '$[9]')) AS w
+       LEFT JOIN rowlock_locks AS l ON l.name = UNHEX(w.name);
 COMMIT;
 
 -- Extends what is still held, passing over rows that a transaction keeps locked: those are told from
@@ -281,7 +348,7 @@ SELECT w.i,
 COMMIT;
 
 -- The same for a single lock, without JSON and the temporary tables that reading it takes.
--- ? name, ? owner, ? attempt, ? fence, ? ttl, ? seen, ? note
+-- ? name, ? owner, ? attempt, ? fence, ? ttl, ? seen, ? note, ? ticket
 -- name: begin_one
 SET @rowlock_now     = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
     @rowlock_name    = ?,
@@ -290,26 +357,51 @@ SET @rowlock_now     = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)
     @rowlock_fence   = ?,
     @rowlock_ttl     = ?,
     @rowlock_seen    = ?,
-    @rowlock_note    = ?;
+    @rowlock_note    = ?,
+    @rowlock_ticket  = ?;
 START TRANSACTION;
 
+-- @rowlock_bad: 0, it can be had; 1, not now; 2, if nobody who waits comes first; NULL, the same, and
+-- the row is absent. A text that mentions the queue's table takes a tenth longer, whether it is read or
+-- not, so the mention is a part by itself (acquire_one_if), which the driver leaves out as long as rows
+-- are there and nobody waits.
 -- name: acquire_one
-SELECT COUNT(*) INTO @rowlock_bad
+SELECT MAX(CASE WHEN l.expire_time > @rowlock_now AND l.hold_count > 0 AND l.owner <> @rowlock_owner
+                THEN 1
+                WHEN NOT EXISTS (SELECT 1
+                                   FROM rowlock_locks AS k
+                                  WHERE k.name = @rowlock_name
+                                    AND (k.expire_time <= @rowlock_now OR k.hold_count = 0
+                                         OR k.owner = @rowlock_owner)
+                                    FOR UPDATE SKIP LOCKED)
+                THEN 1
+                WHEN l.expire_time > @rowlock_now AND l.hold_count > 0
+                THEN 0
+                WHEN l.wait_until <= @rowlock_now AND @rowlock_ticket = 0
+                THEN 0
+                ELSE 2 END),
+       MAX(l.ticket)
+  INTO @rowlock_bad, @rowlock_last
   FROM rowlock_locks AS l
- WHERE l.name = @rowlock_name
-   AND ((l.expire_time > @rowlock_now AND l.hold_count > 0 AND l.owner <> @rowlock_owner)
-        OR NOT EXISTS (SELECT 1
-                         FROM rowlock_locks AS k
-                        WHERE k.name = @rowlock_name
-                          AND (k.expire_time <= @rowlock_now OR k.hold_count = 0
-                               OR k.owner = @rowlock_owner)
-                          FOR UPDATE SKIP LOCKED));
+ WHERE l.name = @rowlock_name;
 INSERT INTO rowlock_locks
-       (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time, ticket, note)
 SELECT @rowlock_name, @rowlock_owner, @rowlock_now, 1, @rowlock_attempt, @rowlock_now,
-       @rowlock_now + @rowlock_ttl, @rowlock_note
+       @rowlock_now + @rowlock_ttl, @rowlock_ticket, @rowlock_note
   FROM DUAL
  WHERE @rowlock_bad = 0
+
+-- name: acquire_one_if
+    OR (COALESCE(@rowlock_bad, 2) = 2
+        AND @rowlock_closed = 0
+        AND NOT EXISTS (SELECT 1
+                          FROM rowlock_waiters AS q
+                         WHERE q.name = @rowlock_name
+                           AND q.ticket > COALESCE(@rowlock_last, 0)
+                           AND q.ticket < @rowlock_upto
+                           AND q.expire_time > @rowlock_now))
+
+-- name: acquire_one_write
 ON DUPLICATE KEY UPDATE
        expire_time  = IF(rowlock_locks.hold_count = 0, 0, rowlock_locks.expire_time),
        fence        = IF(rowlock_locks.expire_time <= @rowlock_now,
@@ -321,6 +413,8 @@ ON DUPLICATE KEY UPDATE
                                                      AND rowlock_locks.attempt <> VALUES(attempt))),
        acquire_time = IF(rowlock_locks.expire_time <= @rowlock_now,
                          @rowlock_now, rowlock_locks.acquire_time),
+       ticket       = IF(rowlock_locks.expire_time <= @rowlock_now,
+                         GREATEST(rowlock_locks.ticket, VALUES(ticket)), rowlock_locks.ticket),
        note         = IF(rowlock_locks.expire_time <= @rowlock_now
                          OR (rowlock_locks.owner = VALUES(owner) AND VALUES(note) <> ''),
                          VALUES(note), rowlock_locks.note),
@@ -332,6 +426,20 @@ ON DUPLICATE KEY UPDATE
        expire_time  = IF(rowlock_locks.owner = VALUES(owner),
                          GREATEST(rowlock_locks.expire_time, VALUES(expire_time)),
                          rowlock_locks.expire_time);
+
+-- Before acquire_one, with acquire_one_if: tickets below ? come first; and it is not closed, which would
+-- mean no new tenure, whoever waits.
+-- name: upto
+SET @rowlock_upto   = ?,
+    @rowlock_closed = 0;
+
+-- Takes the ticket off the queue, if something came of it.
+-- name: acquire_one_off
+DELETE FROM rowlock_waiters
+ WHERE name = @rowlock_name
+   AND ticket = IF(ROW_COUNT() > 0, @rowlock_ticket, NULL);
+
+-- name: acquire_one_answer
 SELECT 0,
        l.owner = @rowlock_owner                     AS own,
        l.attempt = @rowlock_attempt                 AS mine,
@@ -339,10 +447,24 @@ SELECT 0,
        l.hold_count,
        l.expire_time - @rowlock_now                 AS remaining,
        l.owner,
-       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late,
+       NULL                                         AS queue,
+       @rowlock_bad
   FROM rowlock_locks AS l
  WHERE l.name = @rowlock_name;
 COMMIT;
+
+-- Afterwards, if the row is free or absent, and was not taken: how long the first one of those who come
+-- first lives.
+-- name: acquire_one_first
+SELECT q.expire_time - @rowlock_now
+  FROM rowlock_waiters AS q
+ WHERE q.name = @rowlock_name
+   AND q.ticket > COALESCE(@rowlock_last, 0)
+   AND q.ticket < @rowlock_upto
+   AND q.expire_time > @rowlock_now
+ ORDER BY q.ticket
+ LIMIT 1;
 
 -- name: release_one
 UPDATE rowlock_locks AS l
@@ -366,6 +488,305 @@ SELECT 0,
    AND l.fence = @rowlock_fence
    AND (l.attempt = @rowlock_attempt OR (l.expire_time > @rowlock_now AND l.hold_count > 0));
 COMMIT;
+
+-- The queue. A ticket is a row of rowlock_waiters; the lower one comes first. One that is not above
+-- rowlock_locks.ticket, which the lock was last taken by, is past: so every search has a lower end. A
+-- bell is a named lock of the server's, whose name is @rowlock_bell (which tells the database, the
+-- prefix and the lock) with the ticket behind it. It is had before the ticket can be seen, and is given
+-- back after the COMMIT, so whoever gets it and still sees the ticket knows that its connection is gone.
+--
+-- Rows of rowlock_locks are locked before those of rowlock_waiters, and never waited for here. Of the
+-- latter only the dead, the heard and one's own are ever waited for, in the order of the key.
+--
+-- ? bell, with its ticket
+-- name: ring
+DO RELEASE_LOCK(?);
+
+-- name: bell
+SET @rowlock_bell = ?;
+
+-- name: life
+SET @rowlock_life = ?;
+
+-- A connection has one bell: another one that it may still have, of a ticket that was lost, is rung.
+-- Marks the lock's row, unless that reaches far enough already or somebody has it locked; then come the
+-- ticket, its bell (@rowlock_bell empty: none) and its row. Two tickets of the same microsecond are the
+-- same, and the second INSERT fails: the driver asks again. At last the lowest ticket goes if it is dead;
+-- one for each that comes is enough.
+-- name: enqueue_one
+DO IF(@rowlock_bell = '', 0, RELEASE_ALL_LOCKS());
+SELECT MAX((SELECT k.name
+              FROM rowlock_locks AS k
+             WHERE k.name = l.name
+               FOR UPDATE SKIP LOCKED)) INTO @rowlock_mark
+  FROM rowlock_locks AS l
+ WHERE l.name = @rowlock_name
+   AND l.wait_until < @rowlock_now + @rowlock_life;
+UPDATE rowlock_locks AS l
+   SET l.wait_until = @rowlock_now + 2 * @rowlock_life
+ WHERE l.name = @rowlock_mark;
+SELECT GREATEST(@rowlock_now,
+                COALESCE((SELECT l.ticket
+                            FROM rowlock_locks AS l
+                           WHERE l.name = @rowlock_name), 0) + 1,
+                COALESCE((SELECT MAX(q.ticket)
+                            FROM rowlock_waiters AS q
+                           WHERE q.name = @rowlock_name), 0) + 1) INTO @rowlock_ticket;
+SET @rowlock_has = IF(@rowlock_bell = '',
+                        0, COALESCE(GET_LOCK(CONCAT(@rowlock_bell, @rowlock_ticket), 0), 0));
+INSERT INTO rowlock_waiters
+       (name, ticket, owner, since_time, expire_time, has_bell)
+VALUES (@rowlock_name, @rowlock_ticket, @rowlock_owner, @rowlock_now, @rowlock_now + @rowlock_life,
+        @rowlock_has);
+SELECT MAX(IF(d.expire_time <= @rowlock_now, d.ticket, NULL)) INTO @rowlock_dead
+  FROM (SELECT q.ticket, q.expire_time
+          FROM rowlock_waiters AS q
+         WHERE q.name = @rowlock_name
+         ORDER BY q.ticket
+         LIMIT 1) AS d;
+DELETE FROM rowlock_waiters
+ WHERE name = @rowlock_name
+   AND ticket = @rowlock_dead;
+
+-- The place of @rowlock_ticket: the columns of acquire_answer, of which `queue` is the life of the
+-- ticket right before; then that ticket and whether it has a bell, the one the lock was last taken by and
+-- whether its bell is with somebody, the life of the ticket itself (NULL: it is not there), its number,
+-- whether it got a bell, and whether the row could not be marked.
+-- name: place_one
+SELECT 0,
+       l.owner = @rowlock_owner                     AS own,
+       l.attempt = @rowlock_attempt                 AS mine,
+       l.fence,
+       l.hold_count,
+       l.expire_time - @rowlock_now                 AS remaining,
+       l.owner,
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late,
+       b.expire_time - @rowlock_now                 AS queue,
+       b.ticket,
+       b.has_bell,
+       l.ticket                                     AS last,
+       @rowlock_bell <> ''
+       AND IS_FREE_LOCK(CONCAT(@rowlock_bell, COALESCE(l.ticket, 0))) = 0 AS has_last,
+       q.expire_time - @rowlock_now                 AS life,
+       @rowlock_ticket,
+       @rowlock_has,
+       l.wait_until < @rowlock_now + @rowlock_life  AS unmarked
+  FROM (SELECT 1) AS one
+       LEFT JOIN rowlock_locks AS l ON l.name = @rowlock_name
+       LEFT JOIN rowlock_waiters AS q ON q.name = @rowlock_name AND q.ticket = @rowlock_ticket
+       LEFT JOIN rowlock_waiters AS b
+         ON b.name = @rowlock_name
+        AND b.ticket = (SELECT p.ticket
+                          FROM rowlock_waiters AS p
+                         WHERE p.name = @rowlock_name
+                           AND p.ticket > COALESCE(l.ticket, 0)
+                           AND p.ticket < @rowlock_ticket
+                           AND p.expire_time > @rowlock_now
+                         ORDER BY p.ticket DESC
+                         LIMIT 1);
+COMMIT;
+
+-- The same for a batch: one ticket in the queues of several names. There are no bells: nobody could wait
+-- for several.
+-- name: enqueue
+SELECT GREATEST(@rowlock_now,
+                MAX(COALESCE(l.ticket, 0)) + 1,
+                MAX(COALESCE((SELECT MAX(q.ticket)
+                                FROM rowlock_waiters AS q
+                               WHERE q.name = UNHEX(w.name)), 0)) + 1) INTO @rowlock_ticket
+  FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
+           name VARCHAR(510) CHARACTER SET latin1 PATH '$[0]')) AS w
+       LEFT JOIN rowlock_locks AS l ON l.name = UNHEX(w.name);
+INSERT INTO rowlock_waiters
+       (name, ticket, owner, since_time, expire_time, has_bell)
+SELECT UNHEX(w.name), @rowlock_ticket, UNHEX(w.owner), @rowlock_now, @rowlock_now + @rowlock_life, 0
+  FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
+           i     INT          PATH '$[7]',
+           name  VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           owner VARCHAR(510) CHARACTER SET latin1 PATH '$[1]')) AS w
+ ORDER BY w.i;
+SELECT JSON_ARRAYAGG(JSON_ARRAY(w.name, q.ticket)) INTO @rowlock_off
+  FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
+           name VARCHAR(510) CHARACTER SET latin1 PATH '$[0]')) AS w
+       STRAIGHT_JOIN rowlock_waiters AS q
+          ON q.name = UNHEX(w.name)
+         AND q.ticket = (SELECT MIN(p.ticket)
+                           FROM rowlock_waiters AS p
+                          WHERE p.name = UNHEX(w.name))
+ WHERE q.expire_time <= @rowlock_now;
+DELETE q
+  FROM JSON_TABLE(COALESCE(@rowlock_off, '[]'), '$[*]' COLUMNS (
+           name   VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           ticket BIGINT       PATH '$[1]')) AS w
+       STRAIGHT_JOIN rowlock_waiters AS q ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
+
+-- name: place
+SELECT w.i,
+       l.owner = UNHEX(w.owner)                     AS own,
+       0                                            AS mine,
+       l.fence,
+       l.hold_count,
+       l.expire_time - @rowlock_now                 AS remaining,
+       l.owner,
+       0                                            AS late,
+       b.expire_time - @rowlock_now                 AS queue,
+       b.ticket,
+       b.has_bell,
+       l.ticket                                     AS last,
+       0                                            AS has_last,
+       @rowlock_life                                AS life,
+       @rowlock_ticket,
+       0                                            AS heard,
+       l.wait_until < @rowlock_now + @rowlock_life  AS unmarked
+  FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
+           i     INT          PATH '$[7]',
+           name  VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           owner VARCHAR(510) CHARACTER SET latin1 PATH '$[1]')) AS w
+       LEFT JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
+       LEFT JOIN rowlock_waiters AS b
+         ON b.name = UNHEX(w.name)
+        AND b.ticket = (SELECT p.ticket
+                          FROM rowlock_waiters AS p
+                         WHERE p.name = UNHEX(w.name)
+                           AND p.ticket > COALESCE(l.ticket, 0)
+                           AND p.ticket < @rowlock_ticket
+                           AND p.expire_time > @rowlock_now
+                         ORDER BY p.ticket DESC
+                         LIMIT 1);
+COMMIT;
+
+-- Waits for a bell: a packet by itself, so that nothing is done in the name of a process that died in the
+-- meantime. Fractions of a second count on MariaDB; MySQL gets the next whole one, and its hint ends the
+-- statement before that (error 3024). ? milliseconds, ? bell, ? seconds
+-- name: hear
+SELECT /*+ MAX_EXECUTION_TIME(?) */ GET_LOCK(?, ?);
+
+-- After that, with the try: gives the bell to the next one who waits for it, and takes the ticket of a
+-- connection that is gone off the queue. ? bell, ? name, ? ticket of the bell
+-- name: heard
+DO RELEASE_LOCK(?);
+DELETE FROM rowlock_waiters
+ WHERE name = ?
+   AND ticket = ?
+   AND has_bell <> 0;
+
+-- Before acquire_one, with a ticket: no new tenure if it does not live.
+-- name: turn
+SELECT COUNT(*) = 0 INTO @rowlock_closed
+  FROM rowlock_waiters AS q
+ WHERE q.name = @rowlock_name
+   AND q.ticket = @rowlock_ticket
+   AND q.expire_time > @rowlock_now;
+
+-- name: leave
+DELETE q
+  FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
+           name   VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           ticket BIGINT       PATH '$[8]')) AS w
+       STRAIGHT_JOIN rowlock_waiters AS q ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
+
+-- Marks the rows of a batch that are not marked far enough ahead, passing over those that somebody has
+-- locked. The rows exist and are locked, so nothing is ever inserted.
+-- name: mark
+INSERT INTO rowlock_locks
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time, wait_until)
+SELECT l.name, '', 0, 0, '', 0, 0, @rowlock_now + 2 * @rowlock_life
+  FROM (SELECT UNHEX(j.name) AS name
+          FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
+                   name VARCHAR(510) CHARACTER SET latin1 PATH '$[0]')) AS j) AS w
+       STRAIGHT_JOIN rowlock_locks AS l ON l.name = w.name
+ WHERE l.wait_until < @rowlock_now + @rowlock_life
+   AND 1 = (SELECT 1
+              FROM rowlock_locks AS k
+             WHERE k.name = w.name
+               FOR UPDATE SKIP LOCKED)
+ON DUPLICATE KEY UPDATE
+       wait_until = VALUES(wait_until);
+
+-- name: unmarked
+SELECT w.i,
+       l.wait_until < @rowlock_now + @rowlock_life  AS unmarked
+  FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
+           i    INT          PATH '$[7]',
+           name VARCHAR(510) CHARACTER SET latin1 PATH '$[0]')) AS w
+       STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name);
+COMMIT;
+
+-- Gives the tickets that live a new life. One that is locked is about to be taken off.
+-- name: keep
+INSERT INTO rowlock_waiters
+       (name, ticket, owner, since_time, expire_time, has_bell)
+SELECT q.name, q.ticket, '', 0, @rowlock_now + @rowlock_life, 0
+  FROM (SELECT UNHEX(j.name) AS name,
+               j.ticket
+          FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
+                   name   VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+                   ticket BIGINT       PATH '$[8]')) AS j) AS w
+       STRAIGHT_JOIN rowlock_waiters AS q ON q.name = w.name AND q.ticket = w.ticket
+ WHERE q.expire_time > @rowlock_now
+   AND 1 = (SELECT 1
+              FROM rowlock_waiters AS k
+             WHERE k.name = w.name
+               AND k.ticket = w.ticket
+               AND k.expire_time > @rowlock_now
+               FOR UPDATE SKIP LOCKED)
+ON DUPLICATE KEY UPDATE
+       expire_time = VALUES(expire_time);
+COMMIT;
+
+-- name: look
+SELECT w.i,
+       q.expire_time - @rowlock_now                 AS life,
+       l.expire_time > @rowlock_now AND l.hold_count > 0 AND l.owner <> UNHEX(w.owner) AS held,
+       l.expire_time - @rowlock_now                 AS remaining,
+       (SELECT p.expire_time - @rowlock_now
+          FROM rowlock_waiters AS p
+         WHERE p.name = UNHEX(w.name)
+           AND p.ticket > COALESCE(l.ticket, 0)
+           AND p.ticket < w.ticket
+           AND p.expire_time > @rowlock_now
+         ORDER BY p.ticket DESC
+         LIMIT 1)                                   AS queue
+  FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
+           i      INT          PATH '$[7]',
+           name   VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           owner  VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
+           ticket BIGINT       PATH '$[8]')) AS w
+       LEFT JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
+       LEFT JOIN rowlock_waiters AS q ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
+
+-- One page: ? first name, ? the last one of the page before, ? its ticket, ? 1 if there is an end, ? end,
+-- ? how many.
+-- name: waiters
+SET @rowlock_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+SELECT q.name, q.owner,
+       IF(l.hold_count > 0 AND l.expire_time > @rowlock_now, l.owner, NULL),
+       q.ticket,
+       (@rowlock_now - q.since_time) DIV 1000,
+       (q.expire_time - @rowlock_now) DIV 1000
+  FROM rowlock_waiters AS q
+       LEFT JOIN rowlock_locks AS l ON l.name = q.name
+ WHERE q.ticket > COALESCE(l.ticket, 0)
+   AND q.name >= ?
+   AND (q.name <> ? OR q.ticket > ?)
+   AND (? = 0 OR q.name < ?)
+   AND q.expire_time > @rowlock_now
+ ORDER BY q.name, q.ticket
+ LIMIT ?;
+
+-- Tickets whose life ended a minute ago: nobody waits with them. ? how many
+-- name: reap_tickets
+SELECT JSON_ARRAYAGG(JSON_ARRAY(HEX(d.name), d.ticket)) INTO @rowlock_off
+  FROM (SELECT q.name, q.ticket
+          FROM rowlock_waiters AS q
+         WHERE q.expire_time < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - 60000000
+         ORDER BY q.name, q.ticket
+         LIMIT ?) AS d;
+DELETE q
+  FROM JSON_TABLE(COALESCE(@rowlock_off, '[]'), '$[*]' COLUMNS (
+           name   VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           ticket BIGINT       PATH '$[1]')) AS w
+       STRAIGHT_JOIN rowlock_waiters AS q ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
 
 -- ? attempt, ? name, ? fence (0: any), ? fence, ? attempt; then ? name, ? attempt
 -- name: force_release
@@ -651,3 +1072,72 @@ SET SESSION sql_mode = DEFAULT, time_zone = DEFAULT, innodb_lock_wait_timeout = 
 -- name: tx_commit
 RELEASE SAVEPOINT rowlock;
 COMMIT;
+
+-- Who answers, for whom, and when.
+-- name: diagnose_server
+SELECT VERSION(), CONNECTION_ID(), CURRENT_USER(), DATABASE(),
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+
+-- Settings and counters by name; those of the other family, and of what is not installed, are absent.
+-- name: diagnose_settings
+SELECT LOWER(v.variable_name), v.variable_value
+  FROM /*M!100600 information_schema.global_variables */
+       /*!80000 performance_schema.global_variables */ AS v
+ WHERE v.variable_name IN ('read_only', 'innodb_read_only', 'innodb_flush_log_at_trx_commit',
+                           'innodb_doublewrite', 'log_bin', 'binlog_format', 'sync_binlog',
+                           'transaction_isolation', 'tx_isolation', 'max_connections',
+                           'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled',
+                           'wsrep_cluster_address', 'group_replication_group_name',
+                           'group_replication_single_primary_mode')
+ UNION ALL
+SELECT LOWER(v.variable_name), v.variable_value
+  FROM /*M!100600 information_schema.global_status */
+       /*!80000 performance_schema.global_status */ AS v
+ WHERE v.variable_name IN ('threads_connected', 'slaves_connected', 'wsrep_cluster_size',
+                           'wsrep_cluster_status');
+
+-- ? schema or NULL, ? prefix: the tables and their engines, and how many triggers each has; what this
+-- user has no right on is not seen.
+-- name: diagnose_tables
+SELECT t.table_name, t.engine,
+       (SELECT COUNT(*)
+          FROM information_schema.triggers AS g
+         WHERE g.event_object_schema = t.table_schema
+           AND g.event_object_table = t.table_name) AS triggers
+  FROM information_schema.tables AS t
+       CROSS JOIN (SELECT CONVERT(? USING utf8mb4) AS place, CONVERT(? USING utf8mb4) AS prefix) AS p
+ WHERE t.table_schema = COALESCE(p.place, DATABASE())
+   AND t.table_type = 'BASE TABLE'
+   AND t.table_name IN (CONCAT(p.prefix, 'locks'), CONCAT(p.prefix, 'waiters'),
+                        CONCAT(p.prefix, 'schema'))
+ ORDER BY t.table_name;
+
+-- What is explained needs the rights of what is done, and does nothing.
+-- name: diagnose_select_locks
+EXPLAIN SELECT l.name, l.owner, l.fence, l.hold_count, l.attempt, l.acquire_time, l.expire_time,
+               l.wait_until, l.ticket, l.note
+          FROM rowlock_locks AS l;
+
+-- name: diagnose_insert_locks
+EXPLAIN INSERT INTO rowlock_locks (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
+        VALUES (x'00', x'', 0, 0, x'00000000000000000000000000000000', 0, 0);
+
+-- name: diagnose_update_locks
+EXPLAIN UPDATE rowlock_locks SET note = '' WHERE name = x'00';
+
+-- name: diagnose_delete_locks
+EXPLAIN DELETE FROM rowlock_locks WHERE name = x'00';
+
+-- name: diagnose_select_waiters
+EXPLAIN SELECT w.name, w.ticket, w.owner, w.since_time, w.expire_time, w.has_bell
+          FROM rowlock_waiters AS w;
+
+-- name: diagnose_insert_waiters
+EXPLAIN INSERT INTO rowlock_waiters (name, ticket, owner, since_time, expire_time, has_bell)
+        VALUES (x'00', 0, x'', 0, 0, 0);
+
+-- name: diagnose_update_waiters
+EXPLAIN UPDATE rowlock_waiters SET owner = '' WHERE name = x'00';
+
+-- name: diagnose_delete_waiters
+EXPLAIN DELETE FROM rowlock_waiters WHERE name = x'00';

@@ -8,25 +8,51 @@
 -- MATERIALIZED is not for speed: such a part is computed once, and who reads it comes after it.
 -- LATERAL and "= ANY (ARRAY[w.name])" are: rows are fetched by their key, one by one, in the order of the
 -- arrays. As a plain join on equal names, with the statistics of a table that was nearly empty when it
--- was last looked at, each may be compared with each.
+-- was last looked at, each may be compared with each. OFFSET 0 keeps a NOT EXISTS from becoming such a
+-- join.
+--
+-- The queue: a live ticket is one above the lock's own (that by which it was last taken) whose life has
+-- not ended. So the search has a lower end, and index entries of tickets that were served are not
+-- looked at. "place" is the ticket of who asks; 0: whoever waits; the largest number: behind them all.
 
 -- name: acquire
 -- $1 names[]  $2 owners[]  $3 notes[]  $4 ttls[] in us  $5 attempts[]
--- $6 all or none  $7 pass over rows that somebody keeps locked instead of waiting for them
-WITH want AS MATERIALIZED (
-    SELECT w.name, w.owner, w.note, w.ttl, w.attempt
-      FROM unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::uuid[])
-        AS w (name, owner, note, ttl, attempt)
+-- $6 all or none  $7 pass over rows that somebody keeps locked instead of waiting for them  $8 places[]
 -- For a first look: a lease that ends after this counts as live, and is tried again if it matters.
-), early AS MATERIALIZED (
+WITH early AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
--- All or none, and one is plainly held: then lock nothing at all.
+-- `queue`: it is free, but others come first, and the first of them lives for so long. A row without a
+-- mark (one that is later than the end of the last lease) has nobody to look for, unless a ticket asks.
+), want AS MATERIALIZED (
+    SELECT w.name, w.owner, w.note, w.ttl, w.attempt, w.place,
+           CASE WHEN w.place < 9223372036854775807 THEN w.place ELSE 0 END AS ticket, q.queue
+      FROM early AS c
+     CROSS JOIN unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::uuid[], $8::bigint[])
+        AS w (name, owner, note, ttl, attempt, place)
+      LEFT JOIN LATERAL (
+            SELECT l.expire_time, l.wait_until, l.ticket
+              FROM rowlock_locks AS l
+             WHERE l.name = ANY (ARRAY[w.name])
+            OFFSET 0) AS l ON true
+      LEFT JOIN LATERAL (
+            SELECT q.expire_time - c.now AS queue
+              FROM rowlock_waiters AS q
+             WHERE q.name = ANY (ARRAY[w.name])
+               AND q.ticket > coalesce(l.ticket, 0)
+               AND q.ticket < w.place
+               AND q.expire_time > c.now
+               AND (l.expire_time IS NULL
+                    OR l.expire_time <= c.now
+                   AND (w.place < 9223372036854775807 OR l.wait_until > l.expire_time))
+             ORDER BY q.ticket
+             LIMIT 1) AS q ON true
+-- All or none, and one is plainly not to be had: then lock nothing at all.
 ), barred AS MATERIALIZED (
-    SELECT $6::boolean AND EXISTS (
+    SELECT $6::boolean AND (EXISTS (SELECT FROM want AS w WHERE w.queue IS NOT NULL) OR EXISTS (
         SELECT FROM want AS w
           JOIN rowlock_locks AS l ON l.name = ANY (ARRAY[w.name])
          WHERE l.owner <> w.owner AND l.expire_time > (SELECT now FROM early)
-    ) AS is_barred
+    )) AS is_barred
 -- Rows that look free or are the owner's own are locked, and looked at again under the lock.
 ), waited AS MATERIALIZED (
     SELECT w.*
@@ -34,6 +60,7 @@ WITH want AS MATERIALIZED (
      CROSS JOIN LATERAL (
             SELECT FROM rowlock_locks AS l
              WHERE l.name = ANY (ARRAY[w.name])
+               AND w.queue IS NULL
                AND NOT $7::boolean
                AND NOT (SELECT is_barred FROM barred)
                AND (l.owner = w.owner OR l.expire_time <= (SELECT now FROM early))
@@ -44,6 +71,7 @@ WITH want AS MATERIALIZED (
      CROSS JOIN LATERAL (
             SELECT FROM rowlock_locks AS l
              WHERE l.name = ANY (ARRAY[w.name])
+               AND w.queue IS NULL
                AND $7
                AND NOT (SELECT is_barred FROM barred)
                AND (l.owner = w.owner OR l.expire_time <= (SELECT now FROM early))
@@ -53,7 +81,8 @@ WITH want AS MATERIALIZED (
 ), absent AS MATERIALIZED (
     SELECT w.*
       FROM want AS w
-     WHERE NOT EXISTS (SELECT FROM rowlock_locks AS l WHERE l.name = ANY (ARRAY[w.name]))
+     WHERE w.queue IS NULL
+       AND NOT EXISTS (SELECT FROM rowlock_locks AS l WHERE l.name = ANY (ARRAY[w.name]) OFFSET 0)
      ORDER BY w.name
 -- Nothing is written before every lock is held: count(*) has seen them all.
 ), gate AS MATERIALIZED (
@@ -62,14 +91,21 @@ WITH want AS MATERIALIZED (
 -- The clock is read for each row as it is inserted, and again when it is in.
 ), made AS (
     INSERT INTO rowlock_locks
-           (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
-    SELECT w.name, w.owner, c.now, 1, w.attempt, c.now, c.now + w.ttl, w.note
+           (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note, ticket,
+            wait_until)
+    SELECT w.name, w.owner, c.now, 1, w.attempt, c.now, c.now + w.ttl, w.note, w.ticket,
+           CASE WHEN w.ticket > 0 THEN
+               coalesce((SELECT max(q.expire_time)
+                           FROM rowlock_waiters AS q
+                          WHERE q.name = ANY (ARRAY[w.name])
+                            AND q.ticket > w.ticket), 0)
+           ELSE 0 END
       FROM absent AS w
      CROSS JOIN LATERAL (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
                           WHERE w.name IS NOT NULL OFFSET 0) AS c
      WHERE (SELECT is_open FROM gate)
         ON CONFLICT (name) DO NOTHING
-    RETURNING name, fence, hold_count, expire_time - acquire_time AS ttl,
+    RETURNING name, ticket, fence, hold_count, expire_time - acquire_time AS ttl,
               extract(epoch FROM clock_timestamp()) * 1000000 - acquire_time > 1000000 AS is_late
 -- Inserts come before this: they wait for rows that others have changed, but not for rows that are
 -- only locked, so that two batches that see different rows as absent cannot deadlock.
@@ -89,21 +125,30 @@ WITH want AS MATERIALIZED (
            acquire_time = CASE WHEN l.owner = w.owner AND l.expire_time > c.now THEN l.acquire_time
                                ELSE c.now END,
            note         = CASE WHEN l.owner = w.owner AND l.expire_time > c.now AND w.note = ''
-                               THEN l.note ELSE w.note END
+                               THEN l.note ELSE w.note END,
+           ticket       = greatest(l.ticket, w.ticket)
       FROM locked AS w
      CROSS JOIN clock AS c
      WHERE l.name = ANY (ARRAY[w.name])
        AND (SELECT is_open FROM gate)
-    RETURNING l.name, l.fence, l.hold_count, l.expire_time - c.now AS ttl
+    RETURNING l.name, w.ticket, l.fence, l.hold_count, l.expire_time - c.now AS ttl
+), served AS (
+    DELETE FROM rowlock_waiters AS q
+     USING (SELECT name, ticket FROM taken WHERE ticket > 0
+             UNION ALL
+            SELECT name, ticket FROM made WHERE ticket > 0) AS w
+     WHERE q.name = ANY (ARRAY[w.name])
+       AND q.ticket = w.ticket
 )
-SELECT name, true AS acquired, fence, hold_count, ttl AS remaining, NULL AS holder
+SELECT name, true AS acquired, fence, hold_count, ttl AS remaining, NULL AS holder,
+       NULL::bigint AS queue
   FROM taken
  UNION ALL
 -- An insert that had to wait carries a clock, and so a fence, from before. If a tenure of somebody
 -- else's came and was reaped since, its fence would be larger: the cast fails and undoes it all.
 SELECT name, true,
        CASE WHEN is_late THEN ('rowlock: slow, again: ' || name::text)::bigint ELSE fence END,
-       hold_count, ttl, NULL
+       hold_count, ttl, NULL, NULL
   FROM made
  UNION ALL
 -- What was not had, with what can be seen of the row. If all were to be had, and one that somebody
@@ -112,15 +157,30 @@ SELECT w.name, false,
        CASE WHEN $6 AND (SELECT is_open FROM gate)
             THEN ('rowlock: raced, again: ' || w.name::text)::bigint ELSE l.fence END,
        l.hold_count, l.expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
-       l.owner
+       l.owner, w.queue
   FROM want AS w
   LEFT JOIN rowlock_locks AS l ON l.name = ANY (ARRAY[w.name])
  WHERE w.name NOT IN (SELECT name FROM taken UNION ALL SELECT name FROM made)
 
 -- name: acquire_one
 -- The same for one name, without a step that locks first: the UPDATE does. The usual case, cheaper.
--- $1 name  $2 owner  $3 note  $4 ttl in us  $5 attempt
-WITH taken AS (
+-- $1 name  $2 owner  $3 note  $4 ttl in us  $5 attempt  $6 place, which is no ticket
+-- `queue`: the end of the first live ticket. A row without a mark, or with one that ended before the last
+-- lease did, is taken without a look for it. A row that is made in spite of it (place 0) gets its mark
+-- from the next `look`.
+WITH seen AS MATERIALIZED (
+    SELECT l.owner, l.fence, l.hold_count, l.expire_time,
+           CASE WHEN l.wait_until <= l.expire_time THEN NULL ELSE (
+               SELECT q.expire_time
+                 FROM rowlock_waiters AS q
+                WHERE q.name = $1::bytea
+                  AND q.ticket > coalesce(l.ticket, 0)
+                  AND q.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+                ORDER BY q.ticket
+                LIMIT 1) END AS queue
+      FROM (SELECT) AS one
+      LEFT JOIN rowlock_locks AS l ON l.name = $1::bytea
+), taken AS (
     UPDATE rowlock_locks AS l
        SET (owner, attempt, expire_time, fence, hold_count, acquire_time, note) = (
                SELECT $2::text,
@@ -141,13 +201,20 @@ WITH taken AS (
      WHERE l.name = $1::bytea
        AND (l.owner = $2::text
             OR l.expire_time <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+       AND (l.wait_until <= l.expire_time
+            OR $6::bigint = 0
+            OR l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+            OR (SELECT s.queue FROM seen AS s) IS NULL)
     RETURNING l.fence, l.hold_count, l.expire_time
 ), made AS (
     INSERT INTO rowlock_locks
            (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
     SELECT $1::bytea, $2::text, c.now, 1, $5::uuid, c.now, c.now + $4::bigint, $3::text
-      FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
-     WHERE NOT EXISTS (SELECT FROM rowlock_locks AS l WHERE l.name = $1::bytea)
+      FROM seen AS s
+     CROSS JOIN LATERAL (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+                          WHERE s.fence IS NULL OFFSET 0) AS c
+     WHERE s.fence IS NULL
+       AND ($6::bigint = 0 OR s.queue IS NULL)
         ON CONFLICT (name) DO NOTHING
     RETURNING fence, hold_count, expire_time,
               extract(epoch FROM clock_timestamp()) * 1000000 - acquire_time > 1000000 AS is_late
@@ -160,15 +227,16 @@ WITH taken AS (
 )
 SELECT $1::bytea AS name, true AS acquired, fence, hold_count,
        expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS remaining,
-       NULL AS holder
+       NULL AS holder, NULL::bigint AS queue
   FROM had
  UNION ALL
-SELECT $1::bytea, false, l.fence, l.hold_count,
-       l.expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
-       l.owner
-  FROM rowlock_locks AS l
- WHERE l.name = $1::bytea
-   AND NOT EXISTS (SELECT FROM had)
+-- What was not had, and, if the row is free, the life of the first ticket.
+SELECT $1::bytea, false, s.fence, s.hold_count, s.expire_time - c.now, s.owner,
+       CASE WHEN coalesce(s.expire_time, 0) <= c.now AND $6::bigint > 0
+            THEN s.queue - c.now END
+  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
+ CROSS JOIN seen AS s
+ WHERE NOT EXISTS (SELECT FROM had)
 
 -- name: renew
 -- $1 names[]  $2 owners[]  $3 fences[]  $4 ttls[] in us
@@ -220,16 +288,17 @@ SELECT w.name, false, l.hold_count,
 -- name: release
 -- $1 names[]  $2 owners[]  $3 fences[]  $4 attempts[]
 -- $5 seen[]: the attempt that the row must have, zero: any; if it has another one, that is answered
+-- $6 channels[]: where who waits is told, if the row says that somebody does; empty: not
 -- The commit is not waited for (synchronous_commit, for this transaction alone): a release that a
 -- crash undoes runs out by itself.
 WITH relaxed AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true) AS mode
 ), want AS MATERIALIZED (
-    SELECT w.name, w.owner, w.fence, w.attempt, w.seen
-      FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::uuid[], $5::uuid[])
-        AS w (name, owner, fence, attempt, seen)
+    SELECT w.name, w.owner, w.fence, w.attempt, w.seen, w.channel
+      FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::uuid[], $5::uuid[], $6::text[])
+        AS w (name, owner, fence, attempt, seen, channel)
 ), locked AS MATERIALIZED (
-    SELECT w.name, w.attempt, l.hold_count, l.expire_time, l.attempt AS found,
+    SELECT w.name, w.attempt, w.channel, l.hold_count, l.expire_time, l.attempt AS found,
            l.attempt = w.attempt AS is_repeated,
            w.seen IN (l.attempt, '00000000-0000-0000-0000-000000000000') AS is_expected
       FROM relaxed
@@ -257,12 +326,14 @@ WITH relaxed AS MATERIALIZED (
        AND w.is_expected
        AND l.hold_count > 0
        AND l.expire_time > c.now
-    RETURNING l.name, l.hold_count
+    RETURNING l.name, l.hold_count, w.channel,
+              l.hold_count = 0 AND l.wait_until > l.expire_time AS is_waited
 )
-SELECT name, hold_count, NULL AS found
+SELECT name, hold_count, NULL AS found,
+       CASE WHEN is_waited AND channel <> '' THEN pg_notify(channel, '') END AS told
   FROM released
  UNION ALL
-SELECT w.name, w.hold_count, CASE WHEN w.is_repeated THEN NULL ELSE w.found END
+SELECT w.name, w.hold_count, CASE WHEN w.is_repeated THEN NULL ELSE w.found END, NULL
   FROM locked AS w
  CROSS JOIN clock AS c
  WHERE w.is_repeated
@@ -271,7 +342,7 @@ SELECT w.name, w.hold_count, CASE WHEN w.is_repeated THEN NULL ELSE w.found END
 -- name: release_one
 -- The same for one name, cheaper. No answer may also mean that an earlier sending of this very call
 -- was still under way: `release`, which looks under the lock, then tells.
--- $1 name  $2 owner  $3 fence  $4 attempt  $5 seen
+-- $1 name  $2 owner  $3 fence  $4 attempt  $5 seen  $6 channel
 WITH relaxed AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true) AS mode
 ), released AS (
@@ -289,13 +360,14 @@ WITH relaxed AS MATERIALIZED (
        AND $5::uuid IN (l.attempt, '00000000-0000-0000-0000-000000000000')
        AND l.hold_count > 0
        AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-    RETURNING l.name, l.hold_count
+    RETURNING l.name, l.hold_count, l.hold_count = 0 AND l.wait_until > l.expire_time AS is_waited
 )
-SELECT name, hold_count, NULL AS found
+SELECT name, hold_count, NULL AS found,
+       CASE WHEN is_waited AND $6::text <> '' THEN pg_notify($6::text, '') END AS told
   FROM released
 
 -- name: force_release
--- $1 name  $2 fence of the tenure to end, 0: any  $3 attempt
+-- $1 name  $2 fence of the tenure to end, 0: any  $3 attempt  $4 channel
 WITH ended AS (
     UPDATE rowlock_locks AS l
        SET (fence, hold_count, expire_time, attempt) = (
@@ -307,12 +379,13 @@ WITH ended AS (
        AND l.attempt <> $3::uuid
        AND ($2::bigint = 0 OR l.fence = $2::bigint)
        AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-    RETURNING l.fence
+    RETURNING l.fence, l.wait_until > l.expire_time AS is_waited
 )
-SELECT fence
+SELECT fence,
+       CASE WHEN is_waited AND $4::text <> '' THEN pg_notify($4::text, '') END AS told
   FROM ended
  UNION ALL
-SELECT l.fence
+SELECT l.fence, NULL
   FROM rowlock_locks AS l
  WHERE l.name = $1::bytea
    AND l.attempt = $3::uuid
@@ -320,26 +393,38 @@ SELECT l.fence
 -- name: reap
 -- $1 retention in us  $2 at most so many rows
 -- A row whose fence is not well below the clock stays: without it the fence could be given again.
--- The clock is read once: most rows of a large table are looked at in vain.
+-- The clock is read once: most rows of a large table are looked at in vain. They are deleted where
+-- they were found: a row that is locked stays in its place, and is not looked for a second time.
 WITH relaxed AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true) AS mode
 ), clock AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $1::bigint AS before
       FROM relaxed
-), old AS MATERIALIZED (
-    SELECT l.name
-      FROM clock AS c
-     CROSS JOIN rowlock_locks AS l
-     WHERE l.expire_time < c.before
-       AND l.fence < c.before
-     ORDER BY l.name
-     LIMIT $2::bigint
-       FOR UPDATE OF l SKIP LOCKED
 ), reaped AS (
-    DELETE FROM rowlock_locks AS l
-     USING old AS o
-     WHERE l.name = o.name
-    RETURNING l.name
+    DELETE FROM rowlock_locks AS o
+     WHERE o.ctid = ANY (ARRAY(
+           SELECT l.ctid
+             FROM clock AS c
+            CROSS JOIN rowlock_locks AS l
+            WHERE l.expire_time < c.before
+              AND l.fence < c.before
+            ORDER BY l.name
+            LIMIT $2::bigint
+              FOR UPDATE OF l SKIP LOCKED))
+    RETURNING o.name
+-- Tickets whose life ended a minute ago: of waiters that died.
+), dead AS MATERIALIZED (
+    SELECT q.name, q.ticket
+      FROM clock AS c
+     CROSS JOIN rowlock_waiters AS q
+     WHERE q.expire_time < c.before + $1::bigint - 60000000
+     LIMIT $2::bigint
+       FOR UPDATE OF q SKIP LOCKED
+), forgotten AS (
+    DELETE FROM rowlock_waiters AS q
+     USING dead AS d
+     WHERE q.name = d.name
+       AND q.ticket = d.ticket
 )
 SELECT count(*) AS reaped
   FROM reaped
@@ -355,6 +440,380 @@ SELECT l.name, l.owner, l.note, l.fence, l.hold_count,
    AND l.name < $2::bytea
    AND ($3::boolean OR l.expire_time > c.now)
  ORDER BY l.name
+ LIMIT $4::bigint
+
+-- name: enqueue
+-- $1 names[]  $2 owner  $3 life in us  $4 with a bell  $5 mark the rows
+-- The mark is on the lock's own row, so that a release either sees it or is seen by the try that follows.
+-- It is renewed when a third of it is over, not for each waiter. The commit is not waited for: a ticket
+-- that a crash undoes costs a place. The array comes from a SELECT so that its length is not known to the
+-- planner: else a plan for one name looks so much cheaper than one for any number that it is made anew
+-- each time.
+WITH relaxed AS MATERIALIZED (
+    SELECT set_config('synchronous_commit', 'off', true) AS mode,
+           (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+), seen AS MATERIALIZED (
+    SELECT w.name, l.owner, l.fence, l.expire_time, coalesce(l.ticket, 0) AS ticket
+      FROM relaxed
+     CROSS JOIN unnest((SELECT $1::bytea[])) AS w (name)
+      LEFT JOIN LATERAL (
+            SELECT l.owner, l.fence, l.expire_time, l.ticket
+              FROM rowlock_locks AS l
+             WHERE l.name = ANY (ARRAY[w.name])
+            OFFSET 0) AS l ON true
+), locked AS MATERIALIZED (
+    SELECT s.name, l.ticket
+      FROM relaxed AS c
+     CROSS JOIN seen AS s
+     CROSS JOIN LATERAL (
+            SELECT l.ticket
+              FROM rowlock_locks AS l
+             WHERE l.name = ANY (ARRAY[s.name])
+               AND $5::boolean
+               AND l.wait_until < c.now + $3::bigint / 3 * 2
+               FOR NO KEY UPDATE) AS l
+), lowest AS MATERIALIZED (
+    SELECT greatest(max(greatest(s.ticket, q.ticket)), (SELECT max(k.ticket) FROM locked AS k)) + 1
+               AS ticket
+      FROM seen AS s
+      LEFT JOIN LATERAL (
+            SELECT q.ticket
+              FROM rowlock_waiters AS q
+             WHERE q.name = ANY (ARRAY[s.name])
+               AND q.ticket > s.ticket
+             ORDER BY q.ticket DESC
+             LIMIT 1) AS q ON true
+-- The clock is read when all rows are locked: nobody is served by a later ticket in the meantime.
+), number AS MATERIALIZED (
+    SELECT c.now, greatest(c.now, n.ticket) AS ticket
+      FROM lowest AS n
+     CROSS JOIN LATERAL (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+                          WHERE n.ticket IS NOT NULL OFFSET 0) AS c
+-- The bell is there before the ticket can be seen. Who has a key in common with somebody else has none.
+), place AS MATERIALIZED (
+    SELECT n.now, n.ticket,
+           CASE WHEN $4::boolean THEN pg_try_advisory_lock(n.ticket) ELSE false END AS has_bell
+      FROM number AS n
+), marked AS (
+    UPDATE rowlock_locks AS l
+       SET wait_until = p.now + $3
+      FROM locked AS k
+     CROSS JOIN place AS p
+     WHERE l.name = ANY (ARRAY[k.name])
+), added AS (
+    INSERT INTO rowlock_waiters (name, ticket, owner, since_time, expire_time, has_bell)
+    SELECT s.name, p.ticket, $2::text, p.now, p.now + $3, p.has_bell
+      FROM seen AS s
+     CROSS JOIN place AS p
+-- A few of those who died in front. Tickets that are past are left to `reap`.
+), dead AS MATERIALIZED (
+    SELECT q.name, q.ticket
+      FROM seen AS s
+     CROSS JOIN place AS p
+     CROSS JOIN LATERAL (
+            SELECT q.ticket, q.expire_time
+              FROM rowlock_waiters AS q
+             WHERE q.name = ANY (ARRAY[s.name])
+               AND q.ticket > s.ticket
+             ORDER BY q.ticket
+             LIMIT 8) AS f
+     CROSS JOIN LATERAL (
+            SELECT q.name, q.ticket
+              FROM rowlock_waiters AS q
+             WHERE q.name = ANY (ARRAY[s.name])
+               AND q.ticket = f.ticket
+               AND q.expire_time <= p.now
+               AND f.expire_time <= p.now
+               FOR UPDATE SKIP LOCKED) AS q
+), cleared AS (
+    DELETE FROM rowlock_waiters AS q
+     USING dead AS d
+     WHERE q.name = ANY (ARRAY[d.name])
+       AND q.ticket = d.ticket
+)
+SELECT s.name, p.ticket, p.has_bell,
+       CASE WHEN s.expire_time > p.now THEN s.owner END AS holder, s.fence,
+       coalesce(a.ticket, h.ticket, 0) AS before,
+       coalesce(a.has_bell, h.ticket > 0 OR $5, false) AS can_wait,
+       coalesce(a.expire_time, s.expire_time, 0) - p.now AS remaining
+  FROM seen AS s
+ CROSS JOIN place AS p
+  LEFT JOIN LATERAL (
+        SELECT q.ticket, q.expire_time, q.has_bell
+          FROM rowlock_waiters AS q
+         WHERE q.name = ANY (ARRAY[s.name])
+           AND q.ticket > s.ticket
+           AND q.ticket < p.ticket
+           AND q.expire_time > p.now
+         ORDER BY q.ticket DESC
+         LIMIT 1) AS a ON true
+-- The bell of who holds it. Nobody's: who holds it did not come by this ticket.
+  LEFT JOIN LATERAL (
+        SELECT s.ticket
+         WHERE a.ticket IS NULL
+           AND s.ticket > 0
+           AND s.expire_time > p.now
+           AND NOT pg_try_advisory_xact_lock_shared(s.ticket)
+        OFFSET 0) AS h ON true
+
+-- name: bell
+-- $1 ticket  $2 how long to wait, in ms
+-- If the time passes this fails. `turn` follows when it was heard, and not before: a statement that was
+-- sent is run although the client has died meanwhile.
+WITH bound AS MATERIALIZED (
+    SELECT set_config('lock_timeout', $2::text, true) AS mode
+)
+SELECT pg_advisory_xact_lock_shared($1::bigint) AS heard
+  FROM bound
+
+-- name: turn
+-- $1 name  $2 owner  $3 note  $4 ttl in us  $5 attempt  $6 ticket
+-- $7 the ticket whose bell was heard: if it is still in the queue, its connection has ended; 0: none
+-- $8 only look, since somebody keeps the row locked
+-- Verdict: 0 busy, 1 had, 2 the ticket is gone or past, 3 somebody was faster, once more.
+WITH early AS MATERIALIZED (
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+), seen AS MATERIALIZED (
+    SELECT c.now, l.owner, l.fence, l.expire_time, l.wait_until, coalesce(l.ticket, 0) AS ticket
+      FROM early AS c
+      LEFT JOIN rowlock_locks AS l ON l.name = $1::bytea
+), mine AS MATERIALIZED (
+    SELECT q.expire_time
+      FROM seen AS s
+     CROSS JOIN rowlock_waiters AS q
+     WHERE q.name = $1::bytea
+       AND q.ticket = $6::bigint
+       AND q.ticket > s.ticket
+       AND q.expire_time > s.now
+), ahead AS MATERIALIZED (
+    SELECT q.ticket, q.expire_time, q.has_bell
+      FROM seen AS s
+     CROSS JOIN LATERAL (
+            SELECT q.ticket, q.expire_time, q.has_bell
+              FROM rowlock_waiters AS q
+             WHERE q.name = $1::bytea
+               AND q.ticket > s.ticket
+               AND q.ticket < $6::bigint
+               AND q.expire_time > s.now
+               AND NOT (q.ticket = $7::bigint AND q.has_bell)
+             ORDER BY q.ticket DESC
+             LIMIT 1) AS q
+), taken AS (
+    UPDATE rowlock_locks AS l
+       SET (owner, attempt, expire_time, fence, hold_count, acquire_time, note, ticket) = (
+               SELECT $2::text,
+                      $5::uuid,
+                      greatest(l.expire_time, c.now + $4::bigint),
+                      CASE WHEN c.goes_on THEN l.fence ELSE greatest(l.fence + 1, c.now) END,
+                      CASE WHEN NOT c.goes_on THEN 1
+                           WHEN l.attempt = $5::uuid THEN l.hold_count
+                           ELSE l.hold_count + 1 END,
+                      CASE WHEN c.goes_on THEN l.acquire_time ELSE c.now END,
+                      CASE WHEN c.goes_on AND $3::text = '' THEN l.note ELSE $3::text END,
+                      CASE WHEN c.goes_on THEN l.ticket ELSE $6::bigint END
+                 FROM (SELECT t.now, l.owner = $2::text AND l.expire_time > t.now AS goes_on
+                         FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+                                   AS now
+                               OFFSET 0) AS t
+                       OFFSET 0) AS c
+           )
+     WHERE l.name = $1::bytea
+       AND NOT $8::boolean
+       AND (l.owner = $2::text
+            AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+            OR l.expire_time <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+           AND l.ticket < $6::bigint
+           AND EXISTS (SELECT FROM mine)
+           AND NOT EXISTS (SELECT FROM ahead))
+    RETURNING l.fence, l.hold_count, l.expire_time
+), made AS (
+    INSERT INTO rowlock_locks
+           (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note, ticket,
+            wait_until)
+    SELECT $1::bytea, $2::text, c.now, 1, $5::uuid, c.now, c.now + $4::bigint, $3::text, $6::bigint,
+           m.expire_time
+      FROM mine AS m
+     CROSS JOIN LATERAL (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+                          WHERE m.expire_time IS NOT NULL OFFSET 0) AS c
+     WHERE NOT $8::boolean
+       AND (SELECT s.fence FROM seen AS s) IS NULL
+       AND NOT EXISTS (SELECT FROM ahead)
+        ON CONFLICT (name) DO NOTHING
+    RETURNING fence, hold_count, expire_time,
+              extract(epoch FROM clock_timestamp()) * 1000000 - acquire_time > 1000000 AS is_late
+), had AS (
+    SELECT fence, hold_count, expire_time FROM taken
+     UNION ALL
+    SELECT CASE WHEN is_late THEN ('rowlock: slow, again: ' || fence::text)::bigint ELSE fence END,
+           hold_count, expire_time
+      FROM made
+), served AS (
+    DELETE FROM rowlock_waiters AS q
+     WHERE q.name = $1::bytea
+       AND q.ticket = ANY (ARRAY[$6::bigint, $7::bigint])
+       AND NOT $8::boolean
+       AND (q.ticket = $7::bigint AND q.has_bell
+            OR q.ticket = $6::bigint AND (EXISTS (SELECT FROM had)
+                                          OR q.ticket <= (SELECT ticket FROM seen)))
+)
+SELECT 1 AS verdict, h.fence, h.hold_count,
+       h.expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS remaining,
+       NULL AS holder, 0::bigint AS before, false AS can_wait
+  FROM had AS h
+ UNION ALL
+SELECT CASE WHEN NOT EXISTS (SELECT FROM mine) THEN 2
+            WHEN s.expire_time > s.now OR a.ticket > 0 OR $8::boolean THEN 0
+            ELSE 3 END,
+       s.fence, 0,
+       coalesce(a.expire_time, s.expire_time, 0) - s.now,
+       CASE WHEN s.expire_time > s.now THEN s.owner END,
+       coalesce(a.ticket, h.ticket, 0),
+       coalesce(a.has_bell, h.ticket > 0 OR s.expire_time > s.now AND s.wait_until > s.now, false)
+  FROM seen AS s
+  LEFT JOIN ahead AS a ON true
+  LEFT JOIN LATERAL (
+        SELECT s.ticket
+         WHERE a.ticket IS NULL
+           AND s.ticket > 0
+           AND s.expire_time > s.now
+           AND NOT pg_try_advisory_xact_lock_shared(s.ticket)
+        OFFSET 0) AS h ON true
+ WHERE NOT EXISTS (SELECT FROM had)
+
+-- name: ring
+-- $1 ticket  $2 name  $3 owner  $4 fence
+-- After the commit of what is to be told: who hears it looks with a new snapshot. Not if the lock is
+-- still held. No answer: not rung.
+SELECT pg_advisory_unlock($1::bigint) AS rung
+ WHERE NOT EXISTS (
+           SELECT FROM rowlock_locks AS l
+            WHERE l.name = $2::bytea
+              AND l.owner = $3::text
+              AND l.fence = $4::bigint
+              AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+
+-- name: hush
+-- Bells whose tickets are of no use any more: of an `enqueue` that failed, or is followed by another.
+SELECT pg_advisory_unlock_all()
+
+-- name: listen
+-- The channel is added.
+LISTEN
+
+-- name: unlisten
+UNLISTEN *
+
+-- name: leave
+-- $1 names[]  $2 tickets[]
+WITH relaxed AS MATERIALIZED (
+    SELECT set_config('synchronous_commit', 'off', true) AS mode
+), gone AS (
+    DELETE FROM rowlock_waiters AS q
+     USING relaxed
+     CROSS JOIN unnest($1::bytea[], $2::bigint[]) AS w (name, ticket)
+     WHERE q.name = ANY (ARRAY[w.name])
+       AND q.ticket = w.ticket
+    RETURNING q.ticket
+)
+SELECT count(*) AS gone
+  FROM gone
+
+-- name: look
+-- $1 names[]  $2 tickets[]  $3 owners[]  $4 life in us, 0: read only
+-- Rows that somebody has locked are passed over, so that nothing is waited for.
+-- Verdict as in `turn`: 0 busy, 1 worth a try, 2 the ticket is gone.
+WITH relaxed AS MATERIALIZED (
+    SELECT set_config('synchronous_commit', 'off', true) AS mode,
+           (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+), want AS MATERIALIZED (
+    SELECT w.name, w.ticket, w.owner, w.number, q.ticket IS NOT NULL AS lives
+      FROM relaxed AS c
+     CROSS JOIN unnest($1::bytea[], $2::bigint[], $3::text[])
+           WITH ORDINALITY AS w (name, ticket, owner, number)
+      LEFT JOIN LATERAL (
+            SELECT q.ticket
+              FROM rowlock_waiters AS q
+             WHERE q.name = ANY (ARRAY[w.name])
+               AND q.ticket = w.ticket
+               AND q.expire_time > c.now
+            OFFSET 0) AS q ON true
+), kept AS MATERIALIZED (
+    SELECT w.name, w.ticket
+      FROM want AS w
+     CROSS JOIN LATERAL (
+            SELECT FROM rowlock_waiters AS q
+             WHERE q.name = ANY (ARRAY[w.name])
+               AND q.ticket = w.ticket
+               AND w.lives
+               AND $4::bigint > 0
+               FOR NO KEY UPDATE SKIP LOCKED) AS q
+), renewed AS (
+    UPDATE rowlock_waiters AS q
+       SET expire_time = greatest(q.expire_time, c.now + $4)
+      FROM kept AS k
+     CROSS JOIN relaxed AS c
+     WHERE q.name = ANY (ARRAY[k.name])
+       AND q.ticket = k.ticket
+), names AS MATERIALIZED (
+    SELECT DISTINCT w.name
+      FROM want AS w
+     WHERE w.lives
+     ORDER BY w.name
+), locked AS MATERIALIZED (
+    SELECT n.name
+      FROM relaxed AS c
+     CROSS JOIN names AS n
+     CROSS JOIN LATERAL (
+            SELECT FROM rowlock_locks AS l
+             WHERE l.name = ANY (ARRAY[n.name])
+               AND $4 > 0
+               AND l.wait_until < c.now + $4 / 3 * 2
+               FOR NO KEY UPDATE SKIP LOCKED) AS l
+), marked AS (
+    UPDATE rowlock_locks AS l
+       SET wait_until = c.now + $4
+      FROM locked AS k
+     CROSS JOIN relaxed AS c
+     WHERE l.name = ANY (ARRAY[k.name])
+)
+SELECT w.number,
+       CASE WHEN l.owner = w.owner AND l.expire_time > c.now THEN 1
+            WHEN NOT w.lives OR w.ticket <= l.ticket THEN 2
+            WHEN l.expire_time > c.now OR a.ticket > 0 THEN 0
+            ELSE 1 END AS verdict,
+       coalesce(a.expire_time, l.expire_time, 0) - c.now AS remaining
+  FROM relaxed AS c
+ CROSS JOIN want AS w
+  LEFT JOIN LATERAL (
+        SELECT l.owner, l.expire_time, l.ticket
+          FROM rowlock_locks AS l
+         WHERE l.name = ANY (ARRAY[w.name])
+        OFFSET 0) AS l ON true
+  LEFT JOIN LATERAL (
+        SELECT q.ticket, q.expire_time
+          FROM rowlock_waiters AS q
+         WHERE q.name = ANY (ARRAY[w.name])
+           AND q.ticket > coalesce(l.ticket, 0)
+           AND q.ticket < w.ticket
+           AND q.expire_time > c.now
+         ORDER BY q.ticket DESC
+         LIMIT 1) AS a ON true
+
+-- name: waiters
+-- $1 first name  $2 behind this ticket of it  $3 name behind the last  $4 at most so many rows
+SELECT q.name, q.owner, q.ticket,
+       c.now - q.since_time  AS waited,
+       q.expire_time - c.now AS remaining,
+       CASE WHEN l.expire_time > c.now THEN l.owner END AS holder
+  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
+ CROSS JOIN rowlock_waiters AS q
+  LEFT JOIN rowlock_locks AS l
+    ON l.name = q.name
+ WHERE q.ticket > coalesce(l.ticket, 0)
+   AND (q.name, q.ticket) > ($1::bytea, $2::bigint)
+   AND q.name < $3::bytea
+   AND q.expire_time > c.now
+ ORDER BY q.name, q.ticket
  LIMIT $4::bigint
 
 -- name: schema_version
@@ -420,7 +879,7 @@ WITH want AS MATERIALIZED (
       FROM want AS w
      CROSS JOIN LATERAL (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
                           WHERE w.name IS NOT NULL OFFSET 0) AS c
-     WHERE NOT EXISTS (SELECT FROM rowlock_locks AS l WHERE l.name = ANY (ARRAY[w.name]))
+     WHERE NOT EXISTS (SELECT FROM rowlock_locks AS l WHERE l.name = ANY (ARRAY[w.name]) OFFSET 0)
      ORDER BY w.name
         ON CONFLICT (name) DO NOTHING
 ), clock AS MATERIALIZED (
@@ -659,3 +1118,68 @@ RELEASE SAVEPOINT rowlock_step
 
 -- name: savepoint_undo
 ROLLBACK TO SAVEPOINT rowlock_step
+
+-- name: diagnose_server
+-- What the whole server says of itself. The settings are those that a session has before `session`
+-- changes them. Logical subscribers are no standbys: nobody fails over to them.
+SELECT current_setting('server_version')                                      AS version,
+       current_setting('server_version_num')::bigint                          AS number,
+       current_database()::text                                               AS database,
+       current_user::text                                                     AS role,
+       pg_is_in_recovery()                                                    AS is_standby,
+       current_setting('fsync')::boolean                                      AS fsync,
+       current_setting('full_page_writes')::boolean                           AS full_pages,
+       (SELECT s.reset_val FROM pg_catalog.pg_settings AS s
+         WHERE s.name = 'synchronous_commit')                                 AS commits,
+       (SELECT s.reset_val FROM pg_catalog.pg_settings AS s
+         WHERE s.name = 'default_transaction_isolation')                      AS isolation,
+       (SELECT s.reset_val FROM pg_catalog.pg_settings AS s
+         WHERE s.name = 'default_transaction_read_only')                      AS read_only,
+       current_setting('autovacuum')::boolean
+       AND current_setting('track_counts')::boolean                           AS autovacuum,
+       (SELECT count(*) FROM pg_catalog.pg_stat_replication AS r
+         WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_replication_slots AS s
+                            WHERE s.active_pid = r.pid AND s.slot_type = 'logical'))
+                                                                              AS standbys,
+       current_setting('synchronous_standby_names') <> ''                     AS is_synchronous,
+       (pg_notification_queue_usage() * 100)::bigint                          AS queue_percent,
+       (SELECT sum(d.numbackends) FROM pg_catalog.pg_stat_database AS d)        AS clients,
+       current_setting('max_connections')::bigint                             AS clients_max,
+       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint              AS now
+
+-- name: diagnose_tables
+-- A row for each table: what it is, what this role may not do with it, which columns it lacks.
+SELECT t.name,
+       c.oid IS NOT NULL                                                      AS is_there,
+       coalesce(c.relkind::text, '')                                          AS kind,
+       coalesce(c.relpersistence::text, '')                                   AS persistence,
+       coalesce(c.relrowsecurity, false)                                      AS has_policies,
+       coalesce('autovacuum_enabled=false' = ANY (c.reloptions)
+                OR 'autovacuum_enabled=off' = ANY (c.reloptions), false)      AS is_left_unclean,
+       (SELECT count(*) FROM pg_catalog.pg_trigger AS g
+         WHERE g.tgrelid = c.oid AND NOT g.tgisinternal AND g.tgenabled <> 'D') AS triggers,
+       coalesce((SELECT string_agg(r.name, ', ' ORDER BY r.place)
+                   FROM unnest(t.rights) WITH ORDINALITY AS r (name, place)
+                  WHERE NOT has_table_privilege(c.oid, r.name)), '')          AS denied,
+       coalesce((SELECT string_agg(w.text, ', ' ORDER BY w.place)
+                   FROM unnest(t.columns) WITH ORDINALITY AS w (text, place)
+                  WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute AS a
+                                     WHERE a.attrelid = c.oid
+                                       AND NOT a.attisdropped
+                                       AND a.attname || ' '
+                                           || format_type(a.atttypid, a.atttypmod) = w.text)), '')
+                                                                              AS lacking
+  FROM (VALUES (1, 'locks', to_regclass('rowlock_locks'),
+                ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE'],
+                ARRAY['name bytea', 'owner text', 'fence bigint', 'hold_count integer',
+                      'attempt uuid', 'acquire_time bigint', 'expire_time bigint',
+                      'wait_until bigint', 'ticket bigint', 'note text']),
+               (2, 'waiters', to_regclass('rowlock_waiters'),
+                ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE'],
+                ARRAY['name bytea', 'ticket bigint', 'owner text', 'since_time bigint',
+                      'expire_time bigint', 'has_bell boolean']),
+               (3, 'schema', to_regclass('rowlock_schema'),
+                ARRAY['SELECT'],
+                ARRAY['version integer'])) AS t (place, name, found, rights, columns)
+  LEFT JOIN pg_catalog.pg_class AS c ON c.oid = t.found
+ ORDER BY t.place

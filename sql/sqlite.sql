@@ -9,25 +9,51 @@
 --
 -- A lock is a row whose expire_time is later than rowlock_now().
 
--- Who stands in the way? A row: somebody else holds it. No row: it can be had. Reads only, so that
--- asking for a busy lock takes no write lock and writes nothing.
---   ?1 name  ?2 owner
+-- A waiter is a row of rowlock_waiters whose expire_time is later than rowlock_now(), and whose ticket
+-- is above the one that the lock was last taken by. wait_until of a lock is not earlier than the end of
+-- any of its waiters: as long as it has passed, nobody needs to look for them.
+
+-- Who stands in the way? The first row says it: somebody else who holds the lock; or, if nobody does,
+-- the first waiter that comes before us, of whom we get no name but the life that is left. No row: it
+-- can be had. Reads only, so that asking for a busy lock takes no write lock and writes nothing.
+--   ?1 name  ?2 owner  ?3 only tickets below this one come before
 -- name: peek
 SELECT l.owner,
        l.fence,
-       l.expire_time - rowlock_now() AS remaining
+       l.expire_time - rowlock_now() AS remaining,
+       0                             AS is_queue
   FROM rowlock_locks AS l
  WHERE l.name = ?1
    AND l.owner <> ?2
-   AND l.expire_time > rowlock_now();
+   AND l.expire_time > rowlock_now()
+ UNION ALL
+SELECT *
+  FROM (SELECT '', 0, w.expire_time - rowlock_now(), 1
+          FROM rowlock_waiters AS w
+          LEFT JOIN rowlock_locks AS l
+            ON l.name = w.name
+         WHERE w.name = ?1
+           AND w.ticket < ?3
+           AND w.expire_time > rowlock_now()
+           AND (l.name IS NULL OR (l.expire_time <= rowlock_now() AND w.ticket > l.ticket))
+         ORDER BY w.ticket
+         LIMIT 1);
 
--- Takes an absent or free lock, or counts one more hold of the owner's own. No row: it is held by
--- somebody else. A row counts only after the statement has ended without error: then it commits.
---   ?1 name  ?2 owner  ?3 attempt  ?4 ttl in us  ?5 note
+-- Takes an absent lock, or a free one if nobody comes before; or counts one more hold of the owner's
+-- own. No row: it cannot be had. A row counts only after the statement has ended without error: then it
+-- commits. Whether somebody waits for an absent lock is for `peek` to say: there is no row to be
+-- looked at, and one who has begun to wait since then has come later. A new row is marked as waited
+-- for, if ?8 says that there may be waiters.
+--   ?1 name  ?2 owner  ?3 attempt  ?4 ttl in us  ?5 note  ?6 ticket, 0: none
+--   ?7 only tickets below this one come before  ?8 there may be waiters
 -- name: acquire
 INSERT INTO rowlock_locks AS l
-       (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
-VALUES (?1, ?2, rowlock_now(), 1, ?3, rowlock_now(), rowlock_now() + ?4, ?5)
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note, ticket, wait_until)
+VALUES (?1, ?2, rowlock_now(), 1, ?3, rowlock_now(), rowlock_now() + ?4, ?5, ?6,
+        CASE WHEN ?8 THEN (SELECT coalesce(max(w.expire_time), 0)
+                             FROM rowlock_waiters AS w
+                            WHERE w.name = ?1)
+             ELSE 0 END)
     ON CONFLICT (name) DO UPDATE
    SET owner        = excluded.owner,
        fence        = CASE WHEN l.expire_time > rowlock_now() THEN l.fence
@@ -40,9 +66,16 @@ VALUES (?1, ?2, rowlock_now(), 1, ?3, rowlock_now(), rowlock_now() + ?4, ?5)
                            ELSE rowlock_now() END,
        expire_time  = max(l.expire_time, excluded.expire_time),
        note         = CASE WHEN l.expire_time > rowlock_now() AND excluded.note = '' THEN l.note
-                           ELSE excluded.note END
- WHERE l.expire_time <= rowlock_now()
-    OR l.owner = excluded.owner
+                           ELSE excluded.note END,
+       ticket       = max(l.ticket, excluded.ticket)
+ WHERE CASE WHEN l.expire_time > rowlock_now() THEN l.owner = excluded.owner
+            WHEN l.wait_until <= rowlock_now() THEN 1
+            ELSE NOT EXISTS (SELECT 1
+                               FROM rowlock_waiters AS w
+                              WHERE w.name = ?1
+                                AND w.ticket > l.ticket
+                                AND w.ticket < ?7
+                                AND w.expire_time > rowlock_now()) END
 RETURNING hold_count, fence, expire_time - rowlock_now() AS remaining;
 
 -- Extends a lease that is still alive, never shortens it, never brings one back. No row: lost.
@@ -116,6 +149,23 @@ DELETE FROM rowlock_locks
    AND expire_time < rowlock_now() - ?1
    AND fence < rowlock_now() - ?1;
 
+-- Are there tickets whose life ended long ago? Reads only.
+--   ?1 how long ago in us
+-- name: reap_tickets_find
+SELECT 1
+  FROM rowlock_waiters
+ WHERE expire_time < rowlock_now() - ?1
+ LIMIT 1;
+
+-- Deletes some of them.
+--   ?1 how long ago in us  ?2 at most so many
+-- name: reap_tickets
+DELETE FROM rowlock_waiters
+ WHERE (name, ticket) IN (SELECT name, ticket
+                            FROM rowlock_waiters
+                           WHERE expire_time < rowlock_now() - ?1
+                           LIMIT ?2);
+
 -- A page of rows in byte order.
 --   ?1 from this name  ?2 up to, without, this one  ?3 free rows, too  ?4 at most so many
 -- name: list
@@ -166,6 +216,10 @@ UPDATE rowlock_locks
    SET expire_time = ?1,
        hold_count  = 0
  WHERE expire_time > ?1;
+
+-- ... and so did whoever waited for one.
+-- name: clock_free_queue
+DELETE FROM rowlock_waiters;
 
 -- Reaped rows take their fences with them: remember how late it was.
 -- name: clock_floor
@@ -224,12 +278,15 @@ SELECT owner,
  WHERE name = ?1
    AND expire_time > ?2;
 
--- A new tenure, which lasts as long as the transaction: as a lease it has ended already.
+-- A new tenure, which lasts as long as the transaction: as a lease it has ended already. A new row is
+-- marked as waited for, if it is.
 --   ?1 name  ?2 owner  ?3 attempt  ?4 now
 -- name: tx_take
 INSERT INTO rowlock_locks AS l
-       (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
-VALUES (?1, ?2, ?4, 0, ?3, ?4, ?4, '')
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time, wait_until)
+VALUES (?1, ?2, ?4, 0, ?3, ?4, ?4, (SELECT coalesce(max(w.expire_time), 0)
+                                      FROM rowlock_waiters AS w
+                                     WHERE w.name = ?1))
     ON CONFLICT (name) DO UPDATE
    SET owner        = excluded.owner,
        fence        = max(l.fence + 1, excluded.fence),
@@ -276,3 +333,137 @@ PRAGMA database_list;
 -- What the application has set, to be set again. 0 if it has a busy handler of its own.
 -- name: busy_timeout
 PRAGMA busy_timeout;
+
+-- ---- The queue ----
+
+-- The next ticket for a name: the time, or more if there are higher ones. Under the write lock.
+--   ?1 name
+-- name: queue_next
+SELECT max(rowlock_now(),
+           1 + coalesce((SELECT max(ticket) FROM rowlock_waiters WHERE name = ?1), 0),
+           1 + coalesce((SELECT ticket      FROM rowlock_locks   WHERE name = ?1), 0));
+
+-- Takes away some of the dead.
+--   ?1 name  ?2 at most so many
+-- name: queue_clean
+DELETE FROM rowlock_waiters
+ WHERE name = ?1
+   AND ticket IN (SELECT ticket
+                    FROM rowlock_waiters
+                   WHERE name = ?1
+                     AND expire_time <= rowlock_now()
+                   LIMIT ?2);
+
+--   ?1 name  ?2 ticket  ?3 life in us  ?4 owner  ?5 process
+-- name: queue_join
+INSERT INTO rowlock_waiters (name, ticket, owner, since_time, expire_time, process)
+VALUES (?1, ?2, ?4, rowlock_now(), rowlock_now() + ?3, ?5);
+
+-- A ticket that lives goes on living. None comes back.
+--   ?1 name  ?2 ticket  ?3 life in us
+-- name: queue_keep
+UPDATE rowlock_waiters
+   SET expire_time = rowlock_now() + ?3
+ WHERE name = ?1
+   AND ticket = ?2
+   AND expire_time > rowlock_now();
+
+-- Marks a lock as waited for.
+--   ?1 name  ?3 life in us
+-- name: queue_mark
+UPDATE rowlock_locks
+   SET wait_until = max(wait_until, rowlock_now() + ?3)
+ WHERE name = ?1;
+
+--   ?1 name  ?2 ticket
+-- name: queue_leave
+DELETE FROM rowlock_waiters
+ WHERE name = ?1
+   AND ticket = ?2;
+
+-- Where does a ticket stand? One row: whether it lives; the lease that lives, whosesoever, and whether it
+-- is the owner's or this very attempt's; how many come before, counted up to ?5; and the life that is
+-- left of the one right before.
+--   ?1 name  ?2 ticket  ?3 owner  ?4 attempt  ?5 at most so many
+-- name: queue_look
+SELECT EXISTS (SELECT 1
+                 FROM rowlock_waiters AS w
+                WHERE w.name = ?1
+                  AND w.ticket = ?2
+                  AND w.expire_time > rowlock_now()) AS is_there,
+       l.owner,
+       l.fence,
+       l.expire_time - rowlock_now() AS remaining,
+       l.owner = ?3                  AS is_own,
+       l.attempt = ?4                AS is_attempt,
+       (SELECT count(*)
+          FROM (SELECT 1
+                  FROM rowlock_waiters AS w
+                 WHERE w.name = ?1
+                   AND w.ticket > coalesce(l.ticket, 0)
+                   AND w.ticket < ?2
+                   AND w.expire_time > rowlock_now()
+                 LIMIT ?5))          AS place,
+       (SELECT w.expire_time - rowlock_now()
+          FROM rowlock_waiters AS w
+         WHERE w.name = ?1
+           AND w.ticket > coalesce(l.ticket, 0)
+           AND w.ticket < ?2
+           AND w.expire_time > rowlock_now()
+         ORDER BY w.ticket DESC
+         LIMIT 1)                    AS life_before
+  FROM (SELECT 1)
+  LEFT JOIN rowlock_locks AS l ON l.name = ?1;
+
+-- The first waiter before a ticket, and which process it is.
+--   ?1 name  ?2 ticket
+-- name: queue_first
+SELECT w.ticket, w.process
+  FROM rowlock_waiters AS w
+ WHERE w.name = ?1
+   AND w.ticket > coalesce((SELECT l.ticket FROM rowlock_locks AS l WHERE l.name = ?1), 0)
+   AND w.ticket < ?2
+   AND w.expire_time > rowlock_now()
+ ORDER BY w.ticket
+ LIMIT 1;
+
+-- A page of waiters, by name and ticket.
+--   ?1, ?2 after this name and ticket  ?3 up to, without, this name  ?4 at most so many
+-- name: waiters
+SELECT w.name,
+       w.ticket,
+       w.owner,
+       rowlock_now() - w.since_time  AS waited,
+       w.expire_time - rowlock_now() AS remaining,
+       CASE WHEN l.expire_time > rowlock_now() THEN l.owner END AS holder
+  FROM rowlock_waiters AS w
+  LEFT JOIN rowlock_locks AS l
+    ON l.name = w.name
+ WHERE w.ticket > coalesce(l.ticket, 0)
+   AND (w.name, w.ticket) > (?1, ?2)
+   AND w.name < ?3
+   AND w.expire_time > rowlock_now()
+ ORDER BY w.name, w.ticket
+ LIMIT ?4;
+
+-- A number that changes when another connection has committed.
+-- name: data_version
+PRAGMA data_version;
+
+-- How many tables in the file are not ours (?1: our prefix), how many triggers are on ours, and how many
+-- bytes it has.
+-- name: diagnose_file
+SELECT (SELECT COUNT(*)
+          FROM sqlite_schema AS t
+         WHERE t.type = 'table'
+           AND t.name NOT LIKE 'sqlite%'
+           AND t.name NOT IN (?1 || 'locks', ?1 || 'waiters', ?1 || 'schema', ?1 || 'clock')),
+       (SELECT COUNT(*)
+          FROM sqlite_schema AS t
+         WHERE t.type = 'trigger'
+           AND t.tbl_name IN (?1 || 'locks', ?1 || 'waiters', ?1 || 'schema', ?1 || 'clock')),
+       (SELECT c.page_count * s.page_size
+          FROM pragma_page_count AS c, pragma_page_size AS s);
+
+-- name: diagnose_pages
+PRAGMA quick_check(1);

@@ -61,6 +61,20 @@ typedef struct rowlock_op {
                            * database's clock, read after the request arrived, 0 if not known */
     uint64_t holder_fence;
     char holder[ROWLOCK_OWNER_MAX + 1]; /* BUSY: who holds it */
+    /* the queue; zero for drivers that have none */
+    uint64_t ticket;   /* in: under which it waits, 0: none; out of enqueue. release: the bell that
+                        * this connection is to ring */
+    uint64_t before;   /* BUSY, out of enqueue and turn, and back in to turn: the ticket whose bell
+                        * is to be waited for; 0: the holder has none, or is not known */
+    uint8_t barge;     /* in, acquire without a ticket: whoever waits */
+    uint8_t is_queue;  /* BUSY, out: the lock is free, but others wait for it and come first */
+    uint8_t can_wait;  /* BUSY, out of enqueue and turn: turn has something to wait for. Else the
+                        * core asks by `look` from time to time */
+    uint8_t rings;     /* out of enqueue, and of turn with OK: this connection has the bell of the
+                        * ticket, and is to be kept until the release. OK without it: it has none
+                        * any more */
+    int64_t waited_us; /* OK, out of turn: of the time since the call, this much at least had passed
+                        * before the lock was taken */
 } rowlock_op;
 
 /* What a connection needs to know; copied or used up during open. */
@@ -78,6 +92,10 @@ typedef struct rowlock_list_query {
     size_t starts_with_length;
     int expired; /* nonzero: rows whose lease has ended, too */
 } rowlock_list_query;
+
+/* In what `turn` waits no longer at once: a statement that is blocked in the database keeps a
+ * snapshot, and others may wait for the end of that. */
+#define ROWLOCK_TURN_MAX_MS ((uint32_t)1000)
 
 /* Where `lock` and `guard` work: a connection of the driver's own, or one of the application's. */
 typedef struct rowlock_target {
@@ -133,7 +151,11 @@ struct rowlock_driver {
      * expire_time = now + ttl_us (never earlier than it was while the tenure goes on: an outer hold
      * may count on it), and answer OK with fence, hold_count and remaining_us.
      * A row that somebody's open transaction keeps locked is BUSY, too, with what can be seen of
-     * it, after timeout_ms at the latest. `all` nonzero: all ops get it or none does; then those
+     * it, after timeout_ms at the latest. With a queue (see enqueue) a new tenure also needs that
+     * no live ticket of the name comes before: without op->ticket none at all, unless op->barge;
+     * with it none that is lower. Else BUSY with is_queue and an empty holder. A new tenure by
+     * ticket takes the ticket off the queue in the same commit; a ticket that is not there any
+     * more makes no difference. `all` nonzero: all ops get it or none does; then those
      * that could have been had are answered BUSY with an empty holder, and nothing is written if a
      * plain look shows one to be held. A second round trip is allowed where a row was created or
      * locked by somebody else in between; absent rows may then be left as free ones. Durable when
@@ -153,7 +175,10 @@ struct rowlock_driver {
      * request that was held up on its way and arrives after its own repetition finds the row
      * changed by others since, and must not count twice.) Otherwise one hold less; at zero
      * expire_time becomes now; attempt is the op's; OK with the count that is left. Else LOST.
-     * The owner stays in the row. Need not be durable: a lost release runs out. */
+     * The owner stays in the row. Need not be durable: a lost release runs out. With a queue: an op
+     * with a ticket rings the bell of it, which this connection has, after the commit, in the same
+     * round trip; one without tells the first waiter by other means, if there are any and the row
+     * says that somebody waits. No failure to tell is a failure to release. */
     int (*release)(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 
     /* MUST. Ends a live lock (of tenure op->fence only, if that is not 0): fence = max(fence + 1,
@@ -165,7 +190,9 @@ struct rowlock_driver {
     /* MUST. Deletes at most `limit` rows whose expire_time AND fence are below now - retention_us,
      * in byte order of names, passing over rows that are locked. *out: how many. The core asks for
      * a retention of a second or more; an acquire that inserts a row and takes as long as that
-     * between making the fence and having the row must undo it and begin again. */
+     * between making the fence and having the row must undo it and begin again. With a queue: also
+     * some tickets, at most `limit`, whose life ended a minute ago or more; they are not counted.
+     */
     int (*reap)(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit,
                 uint32_t timeout_ms, rowlock_error *err);
 
@@ -247,6 +274,69 @@ struct rowlock_driver {
 
     /* The PGconn *, MYSQL *, sqlite3 * of a connection in which `lock` has begun a transaction. */
     void *(*native)(void *conn);
+
+    /* The queue: all of the following, or none (then waiters try again from time to time).
+     *
+     * A ticket is a place in the queue of a name (or of several, with the same number in each), a
+     * row of a table of its own: ticket = max(now in us, every ticket of these names + 1, the one
+     * that the lock's row was last taken by + 1). It lives until its expire_time. The lower one
+     * comes first; one that is not above the ticket that the lock was last taken by is past, and
+     * stands in nobody's way (so the search has a lower end however many rows are dead). Tickets
+     * are an order, and never decide who owns a lock: its row alone does. So losing one costs a
+     * place, and they need not be durable.
+     *
+     * A bell is something of the database's that a connection has from `enqueue` until it rings it,
+     * by `leave` or by `release`, and that rings by itself when the connection ends; another
+     * connection can wait for that. Whoever waits, waits for the bell of the one right before it,
+     * and the first one for the bell of the holder, if that came by a ticket. */
+
+    /* Puts the owner of the ops in the queue of all their names, under one ticket, for life_us, and
+     * marks the locks' rows (wait_until) as waited for, in one commit, so that a release that does
+     * not see the mark is seen by the try that follows. Rows that are locked for longer than a
+     * moment stay unmarked; absent ones are not made. Ticket 0: there is none to be had at this
+     * moment, because somebody keeps the tables from being written; the core asks again. Takes away
+     * some dead tickets of the names. with_bell: n is 1, and this connection gets a bell, if bells
+     * can be used here. All ops: BUSY with ticket, rings, before, can_wait (0 without a bell) and
+     * remaining_us, as `turn` says them.
+     */
+    int (*enqueue)(void *conn, rowlock_op *ops, size_t n, int64_t life_us, int with_bell,
+                   uint32_t timeout_ms, rowlock_error *err);
+
+    /* On the connection that has the bell of op->ticket, or a try with wait_ms 0 on any. Waits at
+     * most wait_ms (up to ROWLOCK_TURN_MAX_MS) for the bell of op->before, or if that is 0 for what
+     * else tells of a release; then, unless the time has passed without it, and always with wait_ms
+     * 0, tries as `acquire` does. Gives up soon when one of n_fds descriptors (-1: none) is
+     * readable, if it can. Whose bell has been heard is off the queue, if it had not gone itself.
+     * Op: OK as `acquire`, with rings. LOST: the ticket is not in the queue any more. BUSY: not
+     * yet; after a try with holder, before, can_wait, and remaining_us: how long until a try may
+     * succeed although nobody rings (the rest of the holder's lease, or of the life of the ticket
+     * before), else with these unchanged. Durable. */
+    int (*turn)(void *conn, rowlock_op *op, uint32_t wait_ms, const int *fds, int n_fds,
+                uint32_t timeout_ms, rowlock_error *err);
+
+    /* Takes the tickets off the queue and rings the bell, if this connection has it. Always OK for
+     * ops whose tickets are not there. */
+    int (*leave)(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
+
+    /* Is it worth a try? Each op, with ticket: OK if it is (the row is absent, free or the owner's,
+     * and no live ticket comes before); BUSY with remaining_us as `turn`; LOST if the ticket is not
+     * there or its life has ended. Sorted by name; a name may come twice, with two tickets. Reads
+     * only, if life_us is 0; else first gives the tickets that live life_us from now, and renews
+     * the marks, passing over rows that are locked. */
+    int (*look)(void *conn, rowlock_op *ops, size_t n, int64_t life_us, uint32_t timeout_ms,
+                rowlock_error *err);
+
+    /* Calls fn for each live ticket, by name and ticket; stops when it returns nonzero. */
+    int (*waiters)(void *conn, const rowlock_list_query *query, rowlock_waiter_fn fn, void *payload,
+                   uint32_t timeout_ms, rowlock_error *err);
+
+    /* MAY. Looks at what locks depend on and calls fn for each thing looked at: the server and its
+     * version, whether it takes writes, the tables and their version, kind and storage, the rights
+     * of this user, durability, isolation, poolers, clusters, replication, whether waiters can be
+     * woken, how its clock and this host's differ. Changes nothing and keeps nothing locked. What
+     * cannot be found out (a right that is missing) is a finding, not an error. */
+    int (*diagnose)(void *conn, rowlock_finding_fn fn, void *payload, uint32_t timeout_ms,
+                    rowlock_error *err);
 };
 
 /* ---- for the functions of drivers' headers --------------------------------------------------- */

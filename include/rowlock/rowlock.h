@@ -198,8 +198,14 @@ typedef struct rowlock_options {
     int32_t schema_policy;      /* enum rowlock_schema_policy */
     rowlock_event_fn on_event;  /* told what happens, see rowlock_event; none */
     void *event_payload;
-    int64_t reap_interval_ms;  /* the client reaps about so often; 0: only by rowlock_reap() */
-    int64_t reap_retention_ms; /* of that: as in rowlock_reap_options */
+    int64_t reap_interval_ms;      /* the client reaps about so often; 0: only by rowlock_reap() */
+    int64_t reap_retention_ms;     /* of that: as in rowlock_reap_options */
+    uint32_t max_wait_connections; /* more connections, for threads that wait: one for each name
+                                    * that is waited for, and until its release for one that was
+                                    * waited for. Who gets none asks the database from time to time
+                                    * instead, one question for all; 4 */
+    int64_t ticket_ms;             /* a waiter that stops (SIGSTOP, a frozen machine) keeps its
+                                    * place in the queue, and the others waiting, so long; 5,000 */
 } rowlock_options;
 
 #define ROWLOCK_OPTIONS_INIT ROWLOCK_INIT_(rowlock_options)
@@ -261,6 +267,7 @@ typedef struct rowlock_acquire_options {
                                  * handles of one hold the shortest counts */
     rowlock_lost_fn on_lost;    /* told when the lock is lost; none */
     void *lost_payload;
+    int32_t barge; /* nonzero: takes a free lock although others wait for it */
 } rowlock_acquire_options;
 
 #define ROWLOCK_ACQUIRE_OPTIONS_INIT ROWLOCK_INIT_(rowlock_acquire_options)
@@ -277,6 +284,14 @@ typedef struct rowlock_acquire_options {
  */
 ROWLOCK_API int rowlock_acquire(rowlock_lock **out, rowlock_client *client, const char *name,
                                 const rowlock_acquire_options *options, rowlock_error *err);
+
+/* Waiting is first come, first served: threads of a client queue for a name among themselves, and
+ * the first of each client takes a ticket in the database (rowlock_waiters()). As long as somebody
+ * waits, a lock that is free is BUSY to all others, unless they barge. Where the database can wake
+ * the next one it does so at the release; else clients look for it. After a death the next one is
+ * served within a second if it was a waiter that died, within the ttl if it was the holder. A wait
+ * that is cancelled, or whose client is closed, ends at once or within a second. Transaction mode
+ * takes no tickets. */
 
 /* Acquires n locks, all or none, in one round trip. `out` is an array of n, in the order of
  * `names`; on failure it is filled with NULL. Names are taken in byte order, so that two callers
@@ -453,6 +468,28 @@ typedef struct rowlock_list_options {
 ROWLOCK_API int rowlock_list(rowlock_client *client, const rowlock_list_options *options,
                              rowlock_row_fn fn, void *payload, rowlock_error *err);
 
+/* Somebody who waits for a lock. Borrowed: valid during the callback. */
+typedef struct rowlock_waiter {
+    size_t size;
+    const char *name; /* bytes, NUL added */
+    size_t name_length;
+    const char *owner;
+    uint64_t ticket; /* the lower one comes first */
+    int64_t waited_ms;
+    int64_t remaining_ms; /* of the ticket's life: kept up as long as somebody waits with it */
+    const char *holder;   /* who holds the lock; NULL: nobody, or a transaction */
+} rowlock_waiter;
+
+/* Nonzero stops the listing. */
+typedef int (*rowlock_waiter_fn)(const rowlock_waiter *waiter, void *payload);
+
+/* Calls fn for each waiter, in byte order of names, then in the order in which they are served; of
+ * each client the first for each name. `expired` of the options is not looked at. fn may use the
+ * client. OK also when fn stopped it; ENOTSUP (the driver has no queue); else as rowlock_acquire().
+ * Any thread. */
+ROWLOCK_API int rowlock_waiters(rowlock_client *client, const rowlock_list_options *options,
+                                rowlock_waiter_fn fn, void *payload, rowlock_error *err);
+
 typedef struct rowlock_force_options {
     size_t size;
     size_t name_length; /* 0: the name ends at its NUL */
@@ -501,6 +538,9 @@ typedef struct rowlock_counters {
     uint64_t connections;                   /* now, with those of transactions */
     uint64_t wait_buckets[ROWLOCK_BUCKETS]; /* of acquiring, granted or not */
     uint64_t hold_buckets[ROWLOCK_BUCKETS]; /* of holding, until released or lost */
+    uint64_t waiting;                       /* threads, now */
+    uint64_t queued;                        /* tickets taken */
+    uint64_t polled; /* of these: those that the database could not wake, so that it was asked */
 } rowlock_counters;
 
 #define ROWLOCK_COUNTERS_INIT ROWLOCK_INIT_(rowlock_counters)
@@ -508,6 +548,33 @@ typedef struct rowlock_counters {
 /* Fills *out, whose size is set. Cheap: no I/O, no lock that a call under way could hold. Any
  * thread. OK; EINVAL; EFORK; ECLOSED. */
 ROWLOCK_API int rowlock_stats(rowlock_counters *out, rowlock_client *client, rowlock_error *err);
+
+/* ---- checking a deployment ------------------------------------------------------------------- */
+
+enum rowlock_grade {
+    ROWLOCK_GRADE_GOOD = 0,    /* as it should be */
+    ROWLOCK_GRADE_WARNING = 1, /* works, but less safely or less well than it could */
+    ROWLOCK_GRADE_BAD = 2      /* locks do not work here, or are not safe */
+};
+
+/* One thing that was looked at. Borrowed: valid during the callback. */
+typedef struct rowlock_finding {
+    size_t size;
+    int32_t grade;       /* enum rowlock_grade */
+    const char *subject; /* a word or two, stable: "server", "tables", "durability" */
+    const char *message; /* one line: how it is */
+    const char *remedy;  /* one line: what to do about it; NULL if it is good */
+} rowlock_finding;
+
+/* Nonzero stops it. */
+typedef int (*rowlock_finding_fn)(const rowlock_finding *finding, void *payload);
+
+/* Looks at the server, the tables and the settings that locks depend on, and tells fn about each,
+ * good or not; changes nothing. Works without tables: open the client with
+ * ROWLOCK_SCHEMA_IGNORE. fn may use the client. OK also when fn stopped it; ENOTSUP (the driver
+ * does not know); else as rowlock_acquire(). Any thread. */
+ROWLOCK_API int rowlock_diagnose(rowlock_client *client, rowlock_finding_fn fn, void *payload,
+                                 rowlock_error *err);
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 

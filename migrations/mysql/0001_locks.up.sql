@@ -12,6 +12,7 @@ CREATE TABLE IF NOT EXISTS rowlock_locks (
     acquire_time BIGINT          NOT NULL,
     expire_time  BIGINT          NOT NULL,
     wait_until   BIGINT          NOT NULL DEFAULT 0,
+    ticket       BIGINT          NOT NULL DEFAULT 0,
     note         VARBINARY(1000) NOT NULL DEFAULT '',
     PRIMARY KEY (name)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;

@@ -12,6 +12,7 @@ CREATE TABLE rowlock_locks (
     acquire_time bigint  NOT NULL,
     expire_time  bigint  NOT NULL,
     wait_until   bigint  NOT NULL DEFAULT 0,
+    ticket       bigint  NOT NULL DEFAULT 0,
     note         text    NOT NULL DEFAULT ''
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 

@@ -14,6 +14,7 @@ CREATE TABLE rowlock_locks (
     acquire_time INTEGER NOT NULL,
     expire_time  INTEGER NOT NULL,
     wait_until   INTEGER NOT NULL DEFAULT 0,
+    ticket       INTEGER NOT NULL DEFAULT 0,
     note         TEXT    NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 

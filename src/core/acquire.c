@@ -22,6 +22,8 @@ typedef struct acquisition {
     rlk_tenure **tenures;
     rowlock_lock **locks;
     size_t *order;
+    rowlock_op busy; /* who was in the way of the last try; no name: none was made */
+    rlk_conn *bell;  /* of a lock that was waited for, until its tenure has it; or NULL */
     char owner_buffer[ROWLOCK_OWNER_MAX + 1];
 } acquisition;
 
@@ -105,6 +107,7 @@ static int prepare(acquisition *a, size_t i, const rlk_name *name, uint64_t fenc
     atomic_store(&a->locks[i]->lost_fd, -1);
     rlk_op_of(op, tenure);
     op->note = options->note;
+    op->barge = options->barge != 0;
     if (options->max_hold_ms != 0 && options->max_hold_ms < options->ttl_ms)
         op->ttl_us = options->max_hold_ms * 1000;
     a->order[i] = name->number;
@@ -158,6 +161,16 @@ static void watch_all(const acquisition *a, rowlock_lock **out)
     pthread_mutex_unlock(&a->client->mutex);
 }
 
+/* Under the mutex: the bell stays with the tenure until that is released. */
+static void take_bell(acquisition *a, rlk_tenure *tenure)
+{
+    if (a->bell == NULL || tenure->bell != NULL)
+        return;
+    tenure->bell = a->bell;
+    tenure->ticket = a->ops[0].ticket;
+    a->bell = NULL;
+}
+
 /* All granted: hand the handles out, unless the answer came so late that the lease is over. */
 static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, rowlock_error *err)
 {
@@ -189,6 +202,7 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
         a->locks[i]->tenure = rlk_tenures_attach(&a->client->tenures, a->tenures[i]);
         a->client->refs++;
         out[a->order[i]] = a->locks[i];
+        take_bell(a, a->locks[i]->tenure);
         a->tenures[i] = NULL;
         a->locks[i] = NULL;
     }
@@ -216,30 +230,102 @@ static void count_outcome(const acquisition *a, int rc)
         rlk_count(&counters->cancelled, 1);
 }
 
-static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
+/* One try. OK: handed out. BUSY is reported as such, or with another status. */
+static int try_once(acquisition *a, int busy_as, rowlock_lock **out, rowlock_error *err)
 {
-    rlk_wait wait;
+    const rowlock_op *busy;
+    rlk_sent sent;
+    int rc = rlk_call(a->client, a->client->call_timeout_us, do_acquire, a, &sent, err);
+
+    if (rc != ROWLOCK_OK)
+        return rc;
+    busy = rlk_obstacle(a->ops, a->n);
+    if (busy == NULL)
+        return hand_out(a, &sent, out, err);
+    a->busy = *busy;
+    return rlk_report_busy(a->options.holder, busy_as, busy, err);
+}
+
+/* Tries again and again, with no place in a queue. */
+static int acquire_by_trying(acquisition *a, const rlk_wait *begun, rowlock_lock **out,
+                             rowlock_error *err)
+{
+    rlk_wait wait = *begun;
     int rc;
 
-    rlk_wait_begin(&wait, a->client, a->options.wait_ms, a->options.cancel);
-    for (;;) {
-        const rowlock_op *busy;
-        rlk_sent sent;
+    do {
+        const rowlock_op *busy = rlk_obstacle(a->ops, a->n);
 
-        rc = rlk_call(a->client, a->client->call_timeout_us, do_acquire, a, &sent, err);
-        if (rc != ROWLOCK_OK)
-            return rc;
-        busy = rlk_obstacle(a->ops, a->n);
-        if (busy == NULL)
-            return hand_out(a, &sent, out, err);
-        if (a->options.wait_ms == 0)
-            return rlk_report_busy(a->options.holder, ROWLOCK_BUSY, busy, err);
         rc = rlk_wait_next(&wait, busy->remaining_us, err);
         if (rc == ROWLOCK_TIMEOUT)
             return rlk_report_busy(a->options.holder, ROWLOCK_TIMEOUT, busy, err);
-        if (rc != ROWLOCK_OK)
-            return rc;
-    }
+        if (rc == ROWLOCK_OK)
+            rc = try_once(a, ROWLOCK_BUSY, out, err);
+    } while (rc == ROWLOCK_BUSY);
+    return rc;
+}
+
+/* Tells who is in the way, by the last that is known; who stood behind others has not seen it. */
+static int time_is_up(acquisition *a, rowlock_lock **out, rowlock_error *err)
+{
+    const rowlock_op *busy = rlk_obstacle(a->ops, a->n);
+
+    if (busy == NULL && a->busy.name == NULL)
+        return try_once(a, ROWLOCK_TIMEOUT, out, err);
+    return rlk_report_busy(a->options.holder, ROWLOCK_TIMEOUT, busy != NULL ? busy : &a->busy, err);
+}
+
+static int acquire_in_line(acquisition *a, const rlk_wait *wait, rowlock_lock **out,
+                           rowlock_error *err)
+{
+    rlk_sent sent;
+    int rc = rlk_queue_acquire(&a->bell, &sent, a->client, a->ops, a->n, wait, err);
+
+    if (rc == ROWLOCK_TIMEOUT)
+        return time_is_up(a, out, err);
+    if (rc != ROWLOCK_OK)
+        return rc;
+    rc = hand_out(a, &sent, out, err);
+    if (a->bell != NULL)
+        rlk_pool_lose(a->client, RLK_USE_WAIT, a->bell);
+    return rc;
+}
+
+static int is_held(const acquisition *a)
+{
+    int yes;
+
+    pthread_mutex_lock(&a->client->mutex);
+    yes = rlk_tenures_has(&a->client->tenures, a->tenures[0]);
+    pthread_mutex_unlock(&a->client->mutex);
+    return yes;
+}
+
+/* Does it have to stand behind others of this process, without a try? Not an owner that may hold
+ * the lock already: that one re-enters. */
+static int stands_behind(const acquisition *a)
+{
+    const rowlock_op *op = &a->ops[0];
+
+    return a->n == 1 && a->owner == a->owner_buffer &&
+           rlk_line_exists(a->client, op->name, op->name_length) && !is_held(a);
+}
+
+static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
+{
+    int is_queue =
+        a->client->driver.enqueue != NULL && a->options.wait_ms != 0 && !a->options.barge;
+    rlk_wait wait;
+    int rc = ROWLOCK_BUSY;
+
+    rlk_wait_begin(&wait, a->client, a->options.wait_ms, a->options.cancel);
+    if (!is_queue || !stands_behind(a))
+        rc = try_once(a, ROWLOCK_BUSY, out, err);
+    if (rc != ROWLOCK_BUSY || a->options.wait_ms == 0)
+        return rc;
+    if (rlk_clock_us() >= wait.until_us)
+        return time_is_up(a, out, err);
+    return is_queue ? acquire_in_line(a, &wait, out, err) : acquire_by_trying(a, &wait, out, err);
 }
 
 static int do_adopt(acquisition *a, rowlock_lock **out, rowlock_error *err)

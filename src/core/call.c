@@ -22,7 +22,7 @@ static int pause_before_retry(rowlock_client *client, int64_t *pause_us, int64_t
 }
 
 /* Puts the connection back where it came from, unless the caller keeps it. */
-static void give_back(rowlock_client *client, rlk_conn *conn, int rc, rlk_conn **kept)
+static void give_back(rowlock_client *client, rlk_use use, rlk_conn *conn, int rc, rlk_conn **kept)
 {
     int is_broken = rc == ROWLOCK_ECONNECT || rc == ROWLOCK_EUNKNOWN;
 
@@ -33,10 +33,10 @@ static void give_back(rowlock_client *client, rlk_conn *conn, int rc, rlk_conn *
     } else if (rc == ROWLOCK_OK) {
         *kept = conn;
     } else if (is_broken) {
-        rlk_pool_lose(client, conn);
+        rlk_pool_lose(client, use, conn);
         rlk_pool_close_idle(client);
     } else {
-        rlk_pool_return(client, conn);
+        rlk_pool_return(client, use, conn);
     }
 }
 
@@ -54,8 +54,8 @@ static void tell_reconnect(rowlock_client *client)
 }
 
 /* One try. *again: it failed in a way that leaves room for another. */
-static int try_once(rlk_conn **kept, rowlock_client *client, int64_t deadline_us, rlk_call_fn fn,
-                    void *arg, rlk_sent *sent, int *again, rowlock_error *err)
+static int try_once(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_t deadline_us,
+                    rlk_call_fn fn, void *arg, rlk_sent *sent, int *again, rowlock_error *err)
 {
     rowlock_error local;
     rlk_conn *conn;
@@ -64,7 +64,7 @@ static int try_once(rlk_conn **kept, rowlock_client *client, int64_t deadline_us
 
     err = err == NULL ? &local : err;
     rc = kept == NULL ? rlk_pool_get(&conn, client, deadline_us, err)
-                      : rlk_pool_lend(&conn, client, deadline_us, err);
+                      : rlk_pool_lend(&conn, client, use, deadline_us, err);
     if (rc != ROWLOCK_OK) {
         *again = rc == ROWLOCK_ECONNECT && err->retryable;
         return rc;
@@ -72,7 +72,7 @@ static int try_once(rlk_conn **kept, rowlock_client *client, int64_t deadline_us
     sent->at_us = rlk_clock_us();
     left = deadline_us - sent->at_us;
     rc = fn(client, conn->state, left < 1000 ? 1 : (uint32_t)(left / 1000), arg, err);
-    give_back(client, conn, rc, kept);
+    give_back(client, use, conn, rc, kept);
     tell_reconnect(client);
     if (rc == ROWLOCK_EUNKNOWN)
         sent->repeated = 1;
@@ -90,8 +90,8 @@ static void tell_error(rowlock_client *client, const rowlock_error *err)
                                       .message = err->message});
 }
 
-static int call(rlk_conn **kept, rowlock_client *client, int64_t bound_us, rlk_call_fn fn,
-                void *arg, rlk_sent *sent, rowlock_error *err)
+static int call(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_t bound_us,
+                rlk_call_fn fn, void *arg, rlk_sent *sent, rowlock_error *err)
 {
     int64_t deadline = rlk_clock_us() + bound_us;
     int64_t pause = FIRST_PAUSE_US;
@@ -102,7 +102,7 @@ static int call(rlk_conn **kept, rowlock_client *client, int64_t bound_us, rlk_c
     *sent = (rlk_sent){0};
     for (;;) {
         again = 0;
-        rc = try_once(kept, client, deadline, fn, arg, sent, &again, err);
+        rc = try_once(kept, client, use, deadline, fn, arg, sent, &again, err);
         if (!again || !pause_before_retry(client, &pause, deadline))
             break;
         rlk_count(&client->counters.retries, 1);
@@ -124,13 +124,13 @@ static int call(rlk_conn **kept, rowlock_client *client, int64_t bound_us, rlk_c
 int rlk_call(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg, rlk_sent *sent,
              rowlock_error *err)
 {
-    return call(NULL, client, bound_us, fn, arg, sent, err);
+    return call(NULL, client, RLK_USE_CALL, bound_us, fn, arg, sent, err);
 }
 
-int rlk_call_lent(rlk_conn **kept, rowlock_client *client, int64_t bound_us, rlk_call_fn fn,
-                  void *arg, rowlock_error *err)
+int rlk_call_lent(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_t bound_us,
+                  rlk_call_fn fn, void *arg, rowlock_error *err)
 {
     rlk_sent sent;
 
-    return call(kept, client, bound_us, fn, arg, &sent, err);
+    return call(kept, client, use, bound_us, fn, arg, &sent, err);
 }

@@ -16,6 +16,8 @@
 #define DEFAULT_CALL_TIMEOUT_MS    5000
 #define DEFAULT_CONNECT_TIMEOUT_MS 3000
 #define DEFAULT_MAX_CONNECTIONS    4
+#define DEFAULT_TICKET_MS          5000
+#define SHORTEST_TICKET_MS         1000
 #define LONGEST_TIMEOUT_MS         ((int64_t)86400000)
 
 enum { MOST_VAIN = 100 }; /* batches in which every row had been changed by others */
@@ -104,6 +106,10 @@ static int check_options(const rowlock_driver *driver, rowlock_options *options,
         options->connect_timeout_ms = DEFAULT_CONNECT_TIMEOUT_MS;
     if (options->max_connections == 0)
         options->max_connections = DEFAULT_MAX_CONNECTIONS;
+    if (options->max_wait_connections == 0)
+        options->max_wait_connections = DEFAULT_MAX_CONNECTIONS;
+    if (options->ticket_ms == 0)
+        options->ticket_ms = DEFAULT_TICKET_MS;
     if (rc == ROWLOCK_OK && options->owner != NULL)
         rc = rlk_check_owner(options->owner, err);
     if (rc == ROWLOCK_OK)
@@ -112,6 +118,11 @@ static int check_options(const rowlock_driver *driver, rowlock_options *options,
         rc = check_timeout(options->call_timeout_ms, "call_timeout_ms", err);
     if (rc == ROWLOCK_OK)
         rc = check_timeout(options->connect_timeout_ms, "connect_timeout_ms", err);
+    if (rc == ROWLOCK_OK &&
+        (options->ticket_ms < SHORTEST_TICKET_MS || options->ticket_ms > LONGEST_TIMEOUT_MS))
+        rc = rlk_fail(err, ROWLOCK_EINVAL,
+                      "ticket_ms of %lld is not possible: give %d ms to 24 hours",
+                      (long long)options->ticket_ms, SHORTEST_TICKET_MS);
     if (rc == ROWLOCK_OK && options->reap_interval_ms != 0)
         rc = check_timeout(options->reap_interval_ms, "reap_interval_ms", err);
     if (rc == ROWLOCK_OK)
@@ -147,7 +158,10 @@ static int create(rowlock_client **out, const rowlock_driver *driver, const char
     client->ttl_us = options->ttl_ms * 1000;
     client->call_timeout_us = options->call_timeout_ms * 1000;
     client->connect_timeout_us = options->connect_timeout_ms * 1000;
-    client->max_connections = options->max_connections;
+    client->ticket_us = options->ticket_ms * 1000;
+    client->max_connections[RLK_USE_CALL] = options->max_connections;
+    client->max_connections[RLK_USE_TX] = options->max_connections;
+    client->max_connections[RLK_USE_WAIT] = options->max_wait_connections;
     client->on_event = options->on_event;
     client->event_payload = options->event_payload;
     client->reap_interval_us = options->reap_interval_ms * 1000;
@@ -330,6 +344,7 @@ void rowlock_close(rowlock_client **client)
     rlk_watch_end(c);
     c->settling = 1;
     release_all(c);
+    rlk_bells_drop(c);
     pthread_mutex_lock(&c->mutex);
     rlk_tenures_clear(&c->tenures);
     pthread_mutex_unlock(&c->mutex);

@@ -37,6 +37,8 @@ typedef struct rlk_tenure {
     int64_t acquired_us; /* local clock */
     int64_t renew_at_us; /* if there are renewers; with others from renew_from_us on */
     int64_t renew_from_us;
+    struct rlk_conn *bell; /* to release it on, which wakes the next in the queue; or NULL */
+    uint64_t ticket;       /* of the bell */
     _Atomic int64_t hold_until_us; /* held no longer than this; RLK_NEVER */
     _Atomic int64_t deadline_us;   /* local clock; held before it */
     atomic_int is_last;            /* the lease was cut by hold_until_us: it is not renewed again */
@@ -60,6 +62,9 @@ int rlk_tenures_reserve(rlk_tenures *tenures, size_t n);
 /* Counts one handle more on the tenure that `fresh` describes: on the one in the table if that is
  * the same grant and not lost (`fresh` is freed), else on `fresh` itself, which takes its place. */
 rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh);
+
+/* Is a tenure of the same name and owner in the table, and not lost? */
+int rlk_tenures_has(const rlk_tenures *tenures, const rlk_tenure *like);
 
 /* One handle less; at zero it leaves the table. The handle's memory is given up apart from that, by
  * rlk_tenure_unref(). */
@@ -95,10 +100,45 @@ typedef struct rlk_conn {
     max_align_t state[]; /* the driver's */
 } rlk_conn;
 
+/* What connections are for; each use has a bound of its own. */
+typedef enum rlk_use {
+    RLK_USE_CALL, /* one call; idle connections count here */
+    RLK_USE_TX,   /* a transaction */
+    RLK_USE_WAIT, /* a thread that waits, and then its lock, until that is released */
+    RLK_USES
+} rlk_use;
+
+/* A call that waits, in its thread's own memory. Threads of one client that want the same name form
+ * a line; the front one has the ticket in the database. */
+typedef struct rlk_waiter {
+    rowlock_client *client;
+    rowlock_op *ops; /* name, length and owner are read by others, under the mutex */
+    size_t n;
+    int ring_fd; /* readable: look again; -1: there is none, and it looks more often */
+    /* under the mutex */
+    struct rlk_waiter *next_front;      /* of another name, in the same bucket */
+    struct rlk_waiter *behind, *last;   /* of the same name; the front one knows the last */
+    struct rlk_waiter *next, *previous; /* among all that have tickets */
+    uint64_t ticket;
+    int is_front;
+    int is_polled; /* the database does not wake it: ask */
+    int is_gone;   /* its ticket was not found */
+} rlk_waiter;
+
+enum { RLK_LINE_BUCKETS = 64 };
+
+typedef struct rlk_lines {
+    rlk_waiter *fronts[RLK_LINE_BUCKETS];
+    rlk_waiter *tickets;
+    uint32_t waiting;
+    int64_t beat_at_us; /* the tickets are kept alive next */
+    int64_t poll_at_us, poll_pause_us;
+} rlk_lines;
+
 /* Counters of rowlock_stats(), added to from any thread. */
 typedef struct rlk_counters {
     _Atomic uint64_t acquired, busy, timed_out, cancelled, released, lost, renewed, reaped, errors,
-        retries, deadlock_retries, reconnects;
+        retries, deadlock_retries, reconnects, queued, polled;
     _Atomic uint64_t wait_buckets[ROWLOCK_BUCKETS], hold_buckets[ROWLOCK_BUCKETS];
 } rlk_counters;
 
@@ -140,8 +180,8 @@ struct rowlock_client {
     char *place;          /* where the tables were found, under the mutex; NULL: not asked yet */
     char *owner;          /* or NULL: one for each thread */
     char owner_head[128]; /* of generated owners */
-    int64_t ttl_us, call_timeout_us, connect_timeout_us;
-    uint32_t max_connections;
+    int64_t ttl_us, call_timeout_us, connect_timeout_us, ticket_us;
+    uint32_t max_connections[RLK_USES];
     int may_create; /* the database itself, while the client is being opened */
     int close_fd;   /* readable once the client is closed */
     atomic_int closed;
@@ -150,11 +190,11 @@ struct rowlock_client {
     pthread_mutex_t mutex;  /* guards what follows */
     pthread_cond_t changed; /* a connection came back, a call left */
     rlk_conn *idle;
-    uint32_t connections;  /* idle ones and those in use, but those lent to transactions */
-    uint32_t transactions; /* connections that are lent to them */
-    uint32_t calls;        /* threads inside the library with this client */
-    size_t refs;           /* the user's pointer and each handle */
+    uint32_t connections[RLK_USES];
+    uint32_t calls; /* threads inside the library with this client */
+    size_t refs;    /* the user's pointer and each handle */
     rlk_tenures tenures;
+    rlk_lines lines;
     rlk_watch watch;
     int was_cut;         /* a connection was lost, and none opened since */
     int has_reconnected; /* one was, and nobody has been told */
@@ -192,13 +232,13 @@ void rlk_pool_put(rowlock_client *client, rlk_conn *conn);
 void rlk_pool_drop(rowlock_client *client, rlk_conn *conn);
 void rlk_pool_close_idle(rowlock_client *client);
 
-/* The same for transactions, which may keep a connection for long and must not take the last one
- * from those who renew leases: as many again as max_connections. Unlike the others they may come
- * back after the client was closed. Nobody waits here for one to come back: BUSY, with what to say
- * of it in err. */
-int rlk_pool_lend(rlk_conn **out, rowlock_client *client, int64_t deadline_us, rowlock_error *err);
-void rlk_pool_return(rowlock_client *client, rlk_conn *conn);
-void rlk_pool_lose(rowlock_client *client, rlk_conn *conn);
+/* The same for the other uses, which may keep a connection for long and must not take the last one
+ * from those who renew leases. Transactions' may come back after the client was closed. Nobody
+ * waits here for one to come back: BUSY, with what to say of it in err. */
+int rlk_pool_lend(rlk_conn **out, rowlock_client *client, rlk_use use, int64_t deadline_us,
+                  rowlock_error *err);
+void rlk_pool_return(rowlock_client *client, rlk_use use, rlk_conn *conn);
+void rlk_pool_lose(rowlock_client *client, rlk_use use, rlk_conn *conn);
 
 /* What a call needs done on a connection: one slot of the driver. May run several times. */
 typedef int (*rlk_call_fn)(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
@@ -216,8 +256,8 @@ int rlk_call(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg
 
 /* The same on a connection that is lent; after OK it stays with the caller, in *kept. BUSY: there
  * was none to be lent, and err says so. */
-int rlk_call_lent(rlk_conn **kept, rowlock_client *client, int64_t bound_us, rlk_call_fn fn,
-                  void *arg, rowlock_error *err);
+int rlk_call_lent(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_t bound_us,
+                  rlk_call_fn fn, void *arg, rowlock_error *err);
 
 /* ---- several names at once (names.c) ---- */
 
@@ -336,8 +376,49 @@ int rlk_wait_next(rlk_wait *wait, int64_t holder_remaining_us, rowlock_error *er
 /* The same without sleeping, after the database itself has made us wait. */
 int rlk_wait_look(const rlk_wait *wait, rowlock_error *err);
 
+/* Has it ended? OK if not; sleeps until then, or until ring_fd (-1: none) is readable. */
+int rlk_wait_until(const rlk_wait *wait, int64_t until_us, int ring_fd, rowlock_error *err);
+
 /* What is left of the wait, as drivers are told: ROWLOCK_WAIT_NONE to ROWLOCK_WAIT_FOREVER. */
 uint32_t rlk_wait_left_ms(const rlk_wait *wait);
+
+/* ---- waiting in line (line.c, queue.c, beat.c) ---- */
+
+/* Waits until all ops, sorted by name and refused a moment ago or not tried at all, are granted.
+ * OK: *bell is the connection to release it on, or NULL; sent says since when it is held. Else
+ * nothing is left behind, and with TIMEOUT the ops say who is in the way. */
+int rlk_queue_acquire(rlk_conn **bell, rlk_sent *sent, rowlock_client *client, rowlock_op *ops,
+                      size_t n, const rlk_wait *wait, rowlock_error *err);
+
+/* Gives up the tenure's bell, if it has one, which wakes the next in the queue. */
+void rlk_bell_drop(rowlock_client *client, rlk_tenure *tenure);
+void rlk_bells_drop(rowlock_client *client); /* all tenures' */
+
+/* Does a thread of this client wait for this name? */
+int rlk_line_exists(rowlock_client *client, const char *name, size_t length);
+
+/* The name has just been released by a thread of this client: its front may look again. */
+void rlk_line_ring(rowlock_client *client, const char *name, size_t length);
+
+/* Joins and leaves the line of its name; waits to be its front: OK, or as rlk_wait_next(). */
+void rlk_line_join(rlk_waiter *waiter);
+int rlk_line_wait(rlk_waiter *waiter, const rlk_wait *wait, rowlock_error *err);
+void rlk_line_leave(rlk_waiter *waiter);
+
+/* Wakes the waiter; forgets that it was woken. */
+void rlk_ring(const rlk_waiter *waiter);
+void rlk_unring(const rlk_waiter *waiter);
+
+/* The ticket is the waiter's, and is kept alive from now on; or not any more. */
+void rlk_tickets_add(rlk_waiter *waiter, uint64_t ticket);
+void rlk_tickets_remove(rlk_waiter *waiter);
+
+/* From now on the database is asked for it from time to time, or not any more. */
+void rlk_tickets_poll(rlk_waiter *waiter, int is_polled);
+
+/* Keeps tickets alive and asks for those that the database does not wake, as far as it is time.
+ * When to come again. */
+int64_t rlk_tickets_due(rowlock_client *client);
 
 /* ---- transactions (tx.c, native.c) ---- */
 
@@ -372,6 +453,10 @@ int rlk_is_driver_of(const rowlock_client *client, const rowlock_driver *driver)
 uint32_t rlk_call_timeout_ms(const rowlock_client *client);
 
 /* ---- small parts ---- */
+
+/* What drivers are asked for a listing; pointers are the options'. EINVAL. */
+int rlk_list_query(rowlock_list_query *out, const rowlock_list_options *options,
+                   rowlock_error *err);
 
 int rlk_cancel_fd(const rowlock_cancel *cancel);
 

@@ -25,11 +25,13 @@ int rlk_driver_check(rowlock_driver *out, const rowlock_driver *driver, rowlock_
         out->release == NULL || out->force_release == NULL || out->reap == NULL ||
         out->list == NULL || out->schema_version == NULL || out->schema_apply == NULL)
         return rlk_fail(err, ROWLOCK_EINVAL, "the driver's table lacks a slot that it must have");
-    if (out->lock == NULL)
-        return ROWLOCK_OK;
-    if (out->prepare == NULL || out->locate == NULL || out->guard == NULL || out->end == NULL ||
-        out->native == NULL)
+    if (out->lock != NULL && (out->prepare == NULL || out->locate == NULL || out->guard == NULL ||
+                              out->end == NULL || out->native == NULL))
         return rlk_fail(err, ROWLOCK_EINVAL,
                         "the driver's table has only some of the slots of transaction mode");
+    if (out->enqueue != NULL &&
+        (out->turn == NULL || out->leave == NULL || out->look == NULL || out->waiters == NULL))
+        return rlk_fail(err, ROWLOCK_EINVAL,
+                        "the driver's table has only some of the slots of the queue");
     return ROWLOCK_OK;
 }

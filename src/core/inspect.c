@@ -69,28 +69,38 @@ static int do_list(rowlock_client *client, void *conn, uint32_t timeout_ms, void
     return rc == ROWLOCK_OK && l->out_of_memory ? rlk_fail_memory(err) : rc;
 }
 
+int rlk_list_query(rowlock_list_query *out, const rowlock_list_options *options, rowlock_error *err)
+{
+    rowlock_list_options opts;
+    int rc = rlk_options_copy(&opts, sizeof opts, options, "rowlock_list_options", err);
+
+    if (rc == ROWLOCK_OK && opts.starts_with == NULL && opts.starts_with_length > 0)
+        rc = rlk_fail(err, ROWLOCK_EINVAL, "starts_with is NULL, but has a length");
+    if (rc != ROWLOCK_OK)
+        return rc;
+    *out = (rowlock_list_query){.size = sizeof *out,
+                                .starts_with = opts.starts_with,
+                                .starts_with_length = opts.starts_with_length,
+                                .expired = opts.expired};
+    if (opts.starts_with != NULL && opts.starts_with_length == 0)
+        out->starts_with_length = strlen(opts.starts_with);
+    return ROWLOCK_OK;
+}
+
 int rowlock_list(rowlock_client *client, const rowlock_list_options *options, rowlock_row_fn fn,
                  void *payload, rowlock_error *err)
 {
-    rowlock_list_options opts;
-    listing l = {.query = {.size = sizeof l.query}};
+    listing l = {0};
     rlk_sent sent;
-    int rc = rlk_options_copy(&opts, sizeof opts, options, "rowlock_list_options", err);
+    int rc = rlk_list_query(&l.query, options, err);
 
     if (rc == ROWLOCK_OK && fn == NULL)
         rc = rlk_fail(err, ROWLOCK_EINVAL, "fn is NULL");
-    if (rc == ROWLOCK_OK && opts.starts_with == NULL && opts.starts_with_length > 0)
-        rc = rlk_fail(err, ROWLOCK_EINVAL, "starts_with is NULL, but has a length");
     if (rc == ROWLOCK_OK)
         rc = rlk_enter(client, err);
     if (rc != ROWLOCK_OK)
         return rc;
     l.last = &l.first;
-    l.query.starts_with = opts.starts_with;
-    l.query.starts_with_length = opts.starts_with != NULL && opts.starts_with_length == 0
-                                     ? strlen(opts.starts_with)
-                                     : opts.starts_with_length;
-    l.query.expired = opts.expired;
     rc = rlk_call(client, client->call_timeout_us, do_list, &l, &sent, err);
     for (listed_row *r = l.first; rc == ROWLOCK_OK && r != NULL; r = r->next) {
         if (fn(&r->row, payload) != 0)

@@ -268,27 +268,61 @@ const char *rowlock_owner(const rowlock_lock *lock)
     return lock == NULL ? NULL : lock->tenure->owner;
 }
 
+/* The last hold of a tenure that was waited for goes back on the connection that has the bell, so
+ * that the next one is woken in the same round trip. 1: done. Else the usual way is open; *repeated
+ * says whether this one may have been carried out. */
+static int release_on_bell(rowlock_client *client, rlk_tenure *tenure, rowlock_op *op,
+                           int *repeated)
+{
+    rlk_conn *conn = NULL;
+    int rc;
+
+    pthread_mutex_lock(&client->mutex);
+    if (tenure->handles == 0) {
+        conn = tenure->bell;
+        tenure->bell = NULL;
+        op->ticket = tenure->ticket;
+    }
+    pthread_mutex_unlock(&client->mutex);
+    if (conn == NULL)
+        return 0;
+    rc = client->driver.release(conn->state, op, 1, rlk_call_timeout_ms(client), NULL);
+    op->ticket = 0;
+    *repeated = rc == ROWLOCK_EUNKNOWN;
+    if (rc == ROWLOCK_OK && op->status == ROWLOCK_OK) {
+        rlk_pool_return(client, RLK_USE_WAIT, conn);
+        return 1;
+    }
+    rlk_pool_lose(client, RLK_USE_WAIT, conn); /* which rings, too */
+    return 0;
+}
+
 /* Gives one hold of a tenure that is not lost back to the database. */
 static int give_back(rowlock_client *client, rlk_tenure *tenure, rowlock_error *err)
 {
     rowlock_op op;
-    rlk_sent sent;
-    int rc;
+    rlk_sent sent = {0};
+    int rc = ROWLOCK_OK, repeated = 0, is_shared;
 
     pthread_mutex_lock(&client->mutex);
     rlk_op_of(&op, tenure);
     pthread_mutex_unlock(&client->mutex);
-    rc = send_hold(client, &op, client->call_timeout_us, &sent, err);
+    if (!release_on_bell(client, tenure, &op, &repeated))
+        rc = repeated ? rlk_send_release(client, &op, 1, client->call_timeout_us, &sent, err)
+                      : send_hold(client, &op, client->call_timeout_us, &sent, err);
+    sent.repeated |= repeated;
     if (rc != ROWLOCK_OK)
         return rc;
     if (op.status == ROWLOCK_OK) {
         pthread_mutex_lock(&client->mutex);
         memcpy(tenure->seen, op.attempt, sizeof tenure->seen);
+        is_shared = tenure->handles > 0;
         pthread_mutex_unlock(&client->mutex);
-        if (op.hold_count == 0) { /* for an adopted handle, too, that was not the one released */
+        if (op.hold_count == 0)
             rlk_tenure_lose(tenure, ROWLOCK_LOSS_EXPIRED);
+        if (op.hold_count == 0 &&
+            is_shared) /* an adopted handle's, that was not the one released */
             rlk_watch_wake(client);
-        }
         return rlk_ok(err);
     }
     if (op.status == ROWLOCK_LOST && !sent.repeated)
@@ -336,12 +370,14 @@ static int release(rowlock_client *client, rowlock_lock *lock, rowlock_error *er
     pthread_mutex_unlock(&client->mutex);
     if (rlk_tenure_is_lost(tenure)) {
         clean_up(client, tenure);
+        rlk_bell_drop(client, tenure);
         rc = rlk_lost(err);
     } else {
         rc = give_back(client, tenure, err);
     }
     held_us = rlk_clock_us() - tenure->acquired_us;
     if (rc == ROWLOCK_OK) {
+        rlk_line_ring(client, tenure->name, tenure->name_length);
         rlk_count(&client->counters.released, 1);
         rlk_count_time(client->counters.hold_buckets, held_us);
         rlk_emit_tenure(client, ROWLOCK_EVENT_RELEASED, tenure, held_us);

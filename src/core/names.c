@@ -85,6 +85,9 @@ int rlk_report_busy(rowlock_holder *holder, int status, const rowlock_op *op, ro
         holder->fence = op->holder_fence;
         holder->remaining_ms = op->remaining_us / 1000;
     }
+    if (!is_lease && op->is_queue)
+        return rlk_fail_native(err, status, 0, NULL, 1, "%swaited for by others, who come first",
+                               still);
     if (!is_lease)
         return rlk_fail_native(err, status, 0, NULL, 1, "%slocked by a transaction", still);
     return rlk_fail_native(err, status, 0, NULL, 1, "%sheld by %.160s for another %lld ms", still,

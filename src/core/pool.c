@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Connections: opened as needed, at most max_connections, the one used last first; and as many
- * again that are lent to transactions. */
+ * Connections: opened as needed, at most so many for each use, the one used last first. */
 #include <stdlib.h>
 
 #include "core.h"
@@ -44,51 +43,46 @@ static int connect_new(rlk_conn **out, rowlock_client *client, int64_t deadline_
     return ROWLOCK_OK;
 }
 
-static int all_in_use(const rowlock_client *client, int status, const char *which,
-                      rowlock_error *err)
+static int all_in_use(const rowlock_client *client, rlk_use use, rowlock_error *err)
 {
-    rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
-                    "all %u connections%s were in use: raise max_connections",
-                    client->max_connections, which);
-    return status;
+    static const char *const what[] = {"", " for transactions", " for waiting"};
+    static const char *const option[] = {"max_connections", "max_connections",
+                                         "max_wait_connections"};
+
+    rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, "all %u connections%s were in use: raise %s",
+                    client->max_connections[use], what[use], option[use]);
+    return use == RLK_USE_CALL ? ROWLOCK_ECONNECT : ROWLOCK_BUSY;
 }
 
 /* Under the mutex: may one more be taken? */
-static int wait_for_room(rowlock_client *client, int64_t deadline_us, rowlock_error *err)
+static int has_room(const rowlock_client *client, rlk_use use)
 {
-    while (client->connections >= client->max_connections && client->idle == NULL) {
-        if (rlk_clock_us() >= deadline_us)
-            return all_in_use(client, ROWLOCK_ECONNECT, "", err);
-        rlk_cond_wait(&client->changed, &client->mutex, deadline_us);
-    }
-    return ROWLOCK_OK;
+    return client->connections[use] < client->max_connections[use] ||
+           (use == RLK_USE_CALL && client->idle != NULL);
 }
 
 /* Under the mutex: an idle connection, or leave to open one (*out is NULL then), counted. */
-static int reserve(rlk_conn **out, rowlock_client *client, uint32_t *count, int64_t deadline_us,
+static int reserve(rlk_conn **out, rowlock_client *client, rlk_use use, int64_t deadline_us,
                    rowlock_error *err)
 {
-    int rc = ROWLOCK_OK;
-
-    if (count == &client->connections)
-        rc = wait_for_room(client, deadline_us, err);
-    else if (*count >= client->max_connections)
-        rc = all_in_use(client, ROWLOCK_BUSY, " for transactions", err);
-    if (rc != ROWLOCK_OK)
-        return rc;
+    while (!has_room(client, use)) {
+        if (use != RLK_USE_CALL || rlk_clock_us() >= deadline_us)
+            return all_in_use(client, use, err);
+        rlk_cond_wait(&client->changed, &client->mutex, deadline_us);
+    }
     *out = client->idle;
     if (client->idle != NULL) {
         client->idle = client->idle->next;
-        client->connections--;
+        client->connections[RLK_USE_CALL]--;
     }
-    ++*count;
+    client->connections[use]++;
     return ROWLOCK_OK;
 }
 
-static void forget_one(rowlock_client *client, uint32_t *count)
+static void forget_one(rowlock_client *client, rlk_use use)
 {
     pthread_mutex_lock(&client->mutex);
-    --*count;
+    client->connections[use]--;
     pthread_cond_broadcast(&client->changed);
     pthread_mutex_unlock(&client->mutex);
 }
@@ -107,20 +101,20 @@ static void note_reconnect(rowlock_client *client)
         rlk_count(&client->counters.reconnects, 1);
 }
 
-static int get(rlk_conn **out, rowlock_client *client, uint32_t *count, int64_t deadline_us,
+static int get(rlk_conn **out, rowlock_client *client, rlk_use use, int64_t deadline_us,
                rowlock_error *err)
 {
     int rc;
 
     *out = NULL;
     pthread_mutex_lock(&client->mutex);
-    rc = reserve(out, client, count, deadline_us, err);
+    rc = reserve(out, client, use, deadline_us, err);
     pthread_mutex_unlock(&client->mutex);
     if (rc != ROWLOCK_OK || *out != NULL)
         return rc;
     rc = connect_new(out, client, deadline_us, err);
     if (rc != ROWLOCK_OK)
-        forget_one(client, count);
+        forget_one(client, use);
     else
         note_reconnect(client);
     return rc;
@@ -128,12 +122,13 @@ static int get(rlk_conn **out, rowlock_client *client, uint32_t *count, int64_t 
 
 int rlk_pool_get(rlk_conn **out, rowlock_client *client, int64_t deadline_us, rowlock_error *err)
 {
-    return get(out, client, &client->connections, deadline_us, err);
+    return get(out, client, RLK_USE_CALL, deadline_us, err);
 }
 
-int rlk_pool_lend(rlk_conn **out, rowlock_client *client, int64_t deadline_us, rowlock_error *err)
+int rlk_pool_lend(rlk_conn **out, rowlock_client *client, rlk_use use, int64_t deadline_us,
+                  rowlock_error *err)
 {
-    return get(out, client, &client->transactions, deadline_us, err);
+    return get(out, client, use, deadline_us, err);
 }
 
 void rlk_pool_put(rowlock_client *client, rlk_conn *conn)
@@ -158,7 +153,7 @@ void rlk_pool_close_idle(rowlock_client *client)
         rlk_conn *next = idle->next;
 
         discard(client, idle);
-        forget_one(client, &client->connections);
+        forget_one(client, RLK_USE_CALL);
         idle = next;
     }
 }
@@ -166,30 +161,31 @@ void rlk_pool_close_idle(rowlock_client *client)
 void rlk_pool_drop(rowlock_client *client, rlk_conn *conn)
 {
     discard(client, conn);
-    forget_one(client, &client->connections);
+    forget_one(client, RLK_USE_CALL);
     rlk_pool_close_idle(client);
 }
 
-void rlk_pool_return(rowlock_client *client, rlk_conn *conn)
+void rlk_pool_return(rowlock_client *client, rlk_use use, rlk_conn *conn)
 {
     int is_wanted;
 
     pthread_mutex_lock(&client->mutex);
-    is_wanted = !atomic_load(&client->closed) && client->connections < client->max_connections;
+    is_wanted = !atomic_load(&client->closed) &&
+                client->connections[RLK_USE_CALL] < client->max_connections[RLK_USE_CALL];
     if (is_wanted) {
         conn->next = client->idle;
         client->idle = conn;
-        client->connections++;
+        client->connections[RLK_USE_CALL]++;
     }
-    client->transactions--;
+    client->connections[use]--;
     pthread_cond_broadcast(&client->changed);
     pthread_mutex_unlock(&client->mutex);
     if (!is_wanted)
         discard(client, conn);
 }
 
-void rlk_pool_lose(rowlock_client *client, rlk_conn *conn)
+void rlk_pool_lose(rowlock_client *client, rlk_use use, rlk_conn *conn)
 {
     discard(client, conn);
-    forget_one(client, &client->transactions);
+    forget_one(client, use);
 }

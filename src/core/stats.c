@@ -60,6 +60,8 @@ static void read_counters(rowlock_counters *out, rlk_counters *in)
     out->retries = get(&in->retries);
     out->deadlock_retries = get(&in->deadlock_retries);
     out->reconnects = get(&in->reconnects);
+    out->queued = get(&in->queued);
+    out->polled = get(&in->polled);
     for (int i = 0; i < ROWLOCK_BUCKETS; i++) {
         out->wait_buckets[i] = get(&in->wait_buckets[i]);
         out->hold_buckets[i] = get(&in->hold_buckets[i]);
@@ -93,7 +95,9 @@ int rowlock_stats(rowlock_counters *out, rowlock_client *client, rowlock_error *
     read_counters(&all, &client->counters);
     pthread_mutex_lock(&client->mutex);
     all.held = count_held(&client->tenures);
-    all.connections = client->connections + client->transactions;
+    all.waiting = client->lines.waiting;
+    for (int use = 0; use < RLK_USES; use++)
+        all.connections += client->connections[use];
     pthread_mutex_unlock(&client->mutex);
     size = out->size;
     memset(out, 0, size); /* what a newer header has and this library does not */

@@ -97,6 +97,13 @@ static rlk_tenure **find(const rlk_tenures *tenures, const rlk_tenure *key)
     return at;
 }
 
+int rlk_tenures_has(const rlk_tenures *tenures, const rlk_tenure *like)
+{
+    rlk_tenure *found = tenures->slot_count == 0 ? NULL : *find(tenures, like);
+
+    return found != NULL && !rlk_tenure_is_lost(found);
+}
+
 int rlk_tenures_reserve(rlk_tenures *tenures, size_t n)
 {
     size_t wanted = tenures->slot_count == 0 ? 16 : tenures->slot_count;

@@ -197,7 +197,8 @@ static int try_own(rlk_tx_call *call, const rlk_wait *wait, void *arg, rowlock_e
     int rc;
 
     err = err == NULL ? &local : err;
-    rc = rlk_call_lent(conn, call->client, call->client->call_timeout_us, do_lock, &own, err);
+    rc = rlk_call_lent(conn, call->client, RLK_USE_TX, call->client->call_timeout_us, do_lock, &own,
+                       err);
     if (rc == ROWLOCK_BUSY) { /* no lock is in the way, but there is no connection */
         call->no_room = *err;
         for (size_t i = 0; i < call->n; i++)
@@ -205,7 +206,7 @@ static int try_own(rlk_tx_call *call, const rlk_wait *wait, void *arg, rowlock_e
         return ROWLOCK_OK;
     }
     if (rc == ROWLOCK_OK && rlk_obstacle(call->ops, call->n) != NULL) {
-        rlk_pool_return(call->client, *conn);
+        rlk_pool_return(call->client, RLK_USE_TX, *conn);
         *conn = NULL;
     }
     return rc;
@@ -265,9 +266,9 @@ void *rowlock_native_connection(rowlock_tx *tx, const rowlock_driver *driver)
 static void give_conn_back(const rowlock_tx *tx, int rc)
 {
     if ((rc == ROWLOCK_OK || rc == ROWLOCK_EDRIVER) && !tx->is_shown)
-        rlk_pool_return(tx->client, tx->conn);
+        rlk_pool_return(tx->client, RLK_USE_TX, tx->conn);
     else
-        rlk_pool_lose(tx->client, tx->conn);
+        rlk_pool_lose(tx->client, RLK_USE_TX, tx->conn);
 }
 
 static int end(rowlock_tx **tx, int commit, rowlock_error *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * When to try again. A waiter sleeps until the holder's lease ends, and looks in between at
+ * When to try again, for those who are in no queue: transactions, whoever barges, and drivers that
+ * have none. A waiter sleeps until the holder's lease ends, and looks in between at
  * growing, jittered intervals, because a release is not announced. A pause is at most an eighth of
  * the time that was waited already: who came late among short holds is not left behind. */
 #include "core.h"
@@ -39,12 +40,12 @@ static int64_t next_pause(rlk_wait *wait, int64_t holder_remaining_us)
     return pause;
 }
 
-/* Sleeps until then, or until somebody ends the wait. */
-static int sleep_until(const rlk_wait *wait, int64_t until, rowlock_error *err)
+/* Sleeps until then, or until somebody ends the wait or rings. */
+static int sleep_until(const rlk_wait *wait, int64_t until, int ring_fd, rowlock_error *err)
 {
-    const int fds[] = {wait->client->close_fd, rlk_cancel_fd(wait->cancel)};
+    const int fds[] = {wait->client->close_fd, rlk_cancel_fd(wait->cancel), ring_fd};
 
-    switch (rlk_sleep_until(until < wait->until_us ? until : wait->until_us, fds, 2)) {
+    switch (rlk_sleep_until(until < wait->until_us ? until : wait->until_us, fds, 3)) {
     case 0:
         return rlk_fail(err, ROWLOCK_ECLOSED, "the client was closed during the wait");
     case 1:
@@ -59,14 +60,18 @@ int rlk_wait_next(rlk_wait *wait, int64_t holder_remaining_us, rowlock_error *er
     int64_t now = rlk_clock_us();
     int64_t until = now + next_pause(wait, holder_remaining_us);
 
-    return now >= wait->until_us ? ROWLOCK_TIMEOUT : sleep_until(wait, until, err);
+    return now >= wait->until_us ? ROWLOCK_TIMEOUT : sleep_until(wait, until, -1, err);
+}
+
+int rlk_wait_until(const rlk_wait *wait, int64_t until_us, int ring_fd, rowlock_error *err)
+{
+    return rlk_clock_us() >= wait->until_us ? ROWLOCK_TIMEOUT
+                                            : sleep_until(wait, until_us, ring_fd, err);
 }
 
 int rlk_wait_look(const rlk_wait *wait, rowlock_error *err)
 {
-    int64_t now = rlk_clock_us();
-
-    return now >= wait->until_us ? ROWLOCK_TIMEOUT : sleep_until(wait, now, err);
+    return rlk_wait_until(wait, rlk_clock_us(), -1, err);
 }
 
 uint32_t rlk_wait_left_ms(const rlk_wait *wait)

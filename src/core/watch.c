@@ -19,7 +19,9 @@
 int64_t rlk_keeper_step(rowlock_client *client)
 {
     int64_t next = rlk_renew_due(client);
+    int64_t tickets = rlk_tickets_due(client);
 
+    next = tickets < next ? tickets : next;
     rlk_reap_due(client);
     if (client->reap_interval_us > 0 && client->watch.reap_at_us < next)
         next = client->watch.reap_at_us;

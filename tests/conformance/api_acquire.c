@@ -102,10 +102,12 @@ static void test_explicit_owner_reenters_from_another_client(void **state)
 static void shorten(struct fixture *f, rowlock_client *outer_client, rowlock_client *inner_client)
 {
     rowlock_client *other = client_open(f);
-    rowlock_lock *outer = hold_for(f, outer_client, "lock", 20000);
-    rowlock_lock *inner = hold_for(f, inner_client, "lock", 60), *thief = NULL;
+    rowlock_lock *outer = hold_for(f, outer_client, "lock", 60000);
+    rowlock_lock *thief = NULL;
+    int64_t ttl_ms = BRIEF_MS;
+    rowlock_lock *inner = hold_briefly(f, inner_client, "lock", &ttl_ms);
     assert_int_equal(rowlock_fence(outer), rowlock_fence(inner));
-    sleep_us(120000);
+    sleep_us((ttl_ms + 50) * 1000);
     int status = rowlock_acquire(&thief, other, "lock", NULL, &f->err);
     int believed = rowlock_check(outer);
     rowlock_release(&thief, NULL);
@@ -218,8 +220,8 @@ static void test_expired_lock_goes_to_the_next(void **state)
 {
     struct fixture *f = *state;
     rowlock_client *first = client_open(f), *second = client_open(f);
-    rowlock_lock *old = hold_for(f, first, "lock", BRIEF_MS);
-    sleep_us((BRIEF_MS + 5) * 1000);
+    rowlock_lock *old = hold_briefly(f, first, "lock", NULL);
+    outlive(f, "lock");
     rowlock_lock *next = hold(f, second, "lock");
     assert_true(rowlock_fence(next) > rowlock_fence(old));
     expect_status(ROWLOCK_LOST, rowlock_check(old), NULL);
@@ -237,7 +239,7 @@ static int adopt_as(struct fixture *f, rowlock_client *client, uint64_t fence, c
 {
     rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
     options.owner = owner;
-    options.ttl_ms = 90000;
+    options.ttl_ms = 2 * LONG_US / 1000;
     return rowlock_adopt(out, client, "lock", fence, &options, &f->err);
 }
 
@@ -252,7 +254,7 @@ static void test_adopt_takes_a_tenure_over(void **state)
     expect_ok(rowlock_check(lock), NULL);
     struct row row = row_of(f, "lock");
     assert_int_equal(row.hold_count, 1);
-    expect_between(row.remaining_ms, 90000 - SLACK_US / 1000, 90000);
+    expect_between(row.remaining_ms, (2 * LONG_US - SLACK_US) / 1000, 2 * LONG_US / 1000);
     let_go(f, &lock);
     assert_int_equal(row_of(f, "lock").hold_count, 0);
 }

@@ -189,6 +189,7 @@ static void test_handles_of_a_closed_client_answer_eclosed(void **state)
 
 struct waiter {
     rowlock_client *client;
+    atomic_int is_running;
     int status;
     int64_t took_us;
 };
@@ -200,6 +201,7 @@ static void *wait_for_ever(void *payload)
     options.wait_ms = ROWLOCK_FOREVER;
     rowlock_lock *lock = NULL;
     int64_t before = now_us();
+    atomic_store(&w->is_running, 1);
     w->status = rowlock_acquire(&lock, w->client, "lock", &options, NULL);
     w->took_us = now_us() - before;
     if (lock != NULL)
@@ -212,9 +214,10 @@ static void test_close_ends_the_waits_of_other_threads(void **state)
     struct fixture *f = *state;
     rowlock_client *holder = client_open(f), *client = client_open(f);
     rowlock_lock *lock = hold(f, holder, "lock");
-    struct waiter waiter = {client, INT32_MIN, 0};
+    struct waiter waiter = {.client = client, .status = INT32_MIN};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, wait_for_ever, &waiter), 0);
+    await_flag(&waiter.is_running);
     sleep_us(100000);
     client_close(f, &client);
     pthread_join(thread, NULL);

@@ -9,20 +9,11 @@ static rowlock_client *client_in_a_hurry(struct fixture *f)
 {
     rowlock_options options = ROWLOCK_OPTIONS_INIT;
     options.prefix = f->prefix;
-    options.call_timeout_ms = 600;
+    options.call_timeout_ms = 2000;
+    options.connect_timeout_ms = CALL_MS;
     expect_ok(rowlock_open(&f->clients[3], f->driver, f->backend->address, &options, &f->err),
               &f->err);
     return f->clients[3];
-}
-
-/* Returns when the lease has ended by the database's clock. */
-static void outlive(struct fixture *f, const char *name)
-{
-    int64_t until = now_us() + SLACK_US;
-    while (row_of(f, name).remaining_ms > 0 && now_us() < until)
-        sleep_us(20000);
-    sleep_us(2000); /* remaining_ms is in whole milliseconds */
-    assert_true(row_of(f, name).remaining_ms <= 0);
 }
 
 static int acquire_for(struct fixture *f, rowlock_client *client, rowlock_lock **lock,
@@ -66,7 +57,7 @@ static void expect_lost_for_ever(struct fixture *f, rowlock_lock *lock)
 static void test_guard_after_the_lease_is_lost(void **state)
 {
     struct fixture *f = *state;
-    rowlock_lock *lock = hold_for(f, client_open(f), "lock", BRIEF_MS);
+    rowlock_lock *lock = hold_briefly(f, client_open(f), "lock", NULL);
     outlive(f, "lock");
     expect_lost_for_ever(f, lock);
     expect_status(ROWLOCK_LOST, rowlock_release(&lock, &f->err), &f->err);

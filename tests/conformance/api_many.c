@@ -54,7 +54,7 @@ static void test_many_wait_for_all_of_them(void **state)
 {
     struct fixture *f = *state;
     rowlock_client *first = client_open(f), *second = client_open(f);
-    rowlock_lock *x = hold_for(f, first, "a", BRIEF_MS), *y = hold_for(f, first, "c", 2 * BRIEF_MS);
+    rowlock_lock *x = hold_briefly(f, first, "a", NULL), *y = hold_for(f, first, "c", 5 * BRIEF_MS);
     static const char *const names[] = {"a", "b", "c"};
     rowlock_lock *locks[3];
     rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;

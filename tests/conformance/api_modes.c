@@ -44,9 +44,8 @@ static void test_tx_of_a_leased_name_is_busy_even_to_its_owner(void **state)
     struct fixture *f = *state;
     rowlock_client *client = client_open_as(f, "ann");
     rowlock_lock *lock = hold(f, client, "lock");
-    int64_t before = now_us();
-    expect_status(ROWLOCK_BUSY, tx_begin(f, &f->txs[0], client, "lock", 0), &f->err);
-    expect_between(now_us() - before, 0, 2000000);
+    expect_soon(2000000,
+                expect_status(ROWLOCK_BUSY, tx_begin(f, &f->txs[0], client, "lock", 0), &f->err));
     expect_status(ROWLOCK_BUSY, tx_begin(f, &f->txs[0], client_open(f), "lock", 0), &f->err);
     expect_ok(rowlock_renew(lock, 0, &f->err), &f->err);
     let_go(f, &lock);
@@ -63,10 +62,10 @@ static void test_tx_wait_for_a_lease_keeps_its_bound(void **state)
         options.wait_ms = 300;
         options.in_line = in_line;
         const char *name = "lock";
-        int64_t before = now_us();
-        expect_status(ROWLOCK_TIMEOUT,
-                      rowlock_tx_begin(&f->txs[0], second, &name, 1, &options, &f->err), &f->err);
-        expect_between(now_us() - before, 295000, 300000 + 2000000);
+        expect_soon(300000 + 2000000, int64_t before = now_us(); expect_status(
+                        ROWLOCK_TIMEOUT,
+                        rowlock_tx_begin(&f->txs[0], second, &name, 1, &options, &f->err), &f->err);
+                    expect_between(now_us() - before, 295000, SLACK_US));
         assert_null(f->txs[0]);
     }
     let_go(f, &lock);
@@ -86,7 +85,7 @@ static void test_tx_wait_ends_when_the_lease_is_released(void **state)
     expect_ok(released, &f->err);
     expect_ok(waiter.status, NULL);
     expect_ok(waiter.ended, NULL);
-    expect_between(waiter.granted_us - at, 0, 5000000);
+    expect_between(waiter.granted_us - at, 0, SLACK_US);
     assert_true(waiter.fence > fence);
 }
 
@@ -95,9 +94,9 @@ static void test_tx_wait_ends_when_the_lease_does(void **state)
     struct fixture *f = *state;
     rowlock_client *second = client_open(f);
     int64_t before = now_us();
-    rowlock_lock *old = hold_for(f, client_open(f), "lock", 300);
+    rowlock_lock *old = hold_briefly(f, client_open(f), "lock", NULL);
     expect_ok(tx_begin(f, &f->txs[0], second, "lock", 20000), &f->err);
-    expect_between(now_us() - before, 295000, 300000 + 5000000);
+    expect_between(now_us() - before, BRIEF_MS * 1000 - 5000, SLACK_US);
     assert_true(rowlock_tx_fence(f->txs[0], 0) > rowlock_fence(old));
     expect_ok(rowlock_tx_commit(&f->txs[0], &f->err), &f->err);
     expect_status(ROWLOCK_LOST, rowlock_release(&old, &f->err), &f->err);
@@ -108,9 +107,7 @@ static void test_lease_of_a_name_in_a_transaction_is_busy_soon(void **state)
     struct fixture *f = *state;
     rowlock_client *client = client_open(f), *second = client_open(f);
     expect_ok(tx_begin(f, &f->txs[0], client, "lock", 0), &f->err);
-    int64_t before = now_us();
-    expect_status(ROWLOCK_BUSY, acquire_for(f, second, "lock", 0), &f->err);
-    expect_between(now_us() - before, 0, 2000000);
+    expect_soon(2000000, expect_status(ROWLOCK_BUSY, acquire_for(f, second, "lock", 0), &f->err));
     expect_status(ROWLOCK_BUSY, acquire_for(f, client, "lock", 0), &f->err);
     expect_ok(rowlock_tx_commit(&f->txs[0], &f->err), &f->err);
     expect_ok(acquire_for(f, second, "lock", 0), &f->err);
@@ -123,9 +120,10 @@ static void test_lease_wait_for_a_transaction_keeps_its_bound(void **state)
     expect_ok(tx_begin(f, &f->txs[0], client_open(f), "lock", 0), &f->err);
     static const int64_t waits_ms[] = {300, 2500};
     for (size_t i = 0; i < COUNT(waits_ms); i++) {
-        int64_t before = now_us();
-        expect_status(ROWLOCK_TIMEOUT, acquire_for(f, second, "lock", waits_ms[i]), &f->err);
-        expect_between(now_us() - before, waits_ms[i] * 1000 - 5000, waits_ms[i] * 1000 + 2000000);
+        expect_soon(waits_ms[i] * 1000 + 2000000, int64_t before = now_us(); expect_status(
+                        ROWLOCK_TIMEOUT, acquire_for(f, second, "lock", waits_ms[i]), &f->err);
+                    expect_between(now_us() - before, waits_ms[i] * 1000 - 5000,
+                                   waits_ms[i] * 1000 + SLACK_US));
     }
 }
 
@@ -145,7 +143,7 @@ static void test_lease_wait_ends_with_the_transaction(void **state)
         pthread_join(lessee.thread, NULL);
         expect_ok(ended, &f->err);
         expect_ok(lessee.status, NULL);
-        expect_between(lessee.granted_us - at, 0, 5000000);
+        expect_between(lessee.granted_us - at, 0, SLACK_US);
         if (commit)
             assert_true(lessee.fence > fence);
     }
@@ -158,10 +156,9 @@ static void test_many_leases_with_one_in_a_transaction_take_nothing(void **state
     expect_ok(tx_begin(f, &f->txs[0], client_open(f), "b", 0), &f->err);
     static const char *const names[] = {"c", "b", "a"};
     rowlock_lock *locks[3];
-    int64_t before = now_us();
-    expect_status(ROWLOCK_BUSY, rowlock_acquire_many(locks, second, names, 3, NULL, &f->err),
-                  &f->err);
-    expect_between(now_us() - before, 0, 3000000);
+    expect_soon(3000000, expect_status(ROWLOCK_BUSY,
+                                       rowlock_acquire_many(locks, second, names, 3, NULL, &f->err),
+                                       &f->err));
     struct rows live = rows_query(f, NULL, 0, 0);
     assert_int_equal(live.count, 0);
     rows_free(&live);

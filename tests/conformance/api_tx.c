@@ -16,12 +16,13 @@ static void *connection_of(struct fixture *f, rowlock_tx *tx)
     return native;
 }
 
-static rowlock_client *client_with_one_connection(struct fixture *f)
+static rowlock_client *client_with_one_connection(struct fixture *f, int64_t call_timeout_ms)
 {
     rowlock_options options = ROWLOCK_OPTIONS_INIT;
     options.prefix = f->prefix;
     options.max_connections = 1;
-    options.call_timeout_ms = 1000;
+    options.call_timeout_ms = call_timeout_ms;
+    options.connect_timeout_ms = CALL_MS;
     expect_ok(rowlock_open(&f->clients[3], f->driver, f->backend->address, &options, &f->err),
               &f->err);
     return f->clients[3];
@@ -274,7 +275,7 @@ static void test_tx_outlives_its_client(void **state)
 static void test_tx_without_a_connection_left_is_a_bounded_error(void **state)
 {
     struct fixture *f = *state;
-    rowlock_client *client = client_with_one_connection(f);
+    rowlock_client *client = client_with_one_connection(f, 3000);
     expect_ok(tx_begin(f, &f->txs[0], client, "lock", 0), &f->err);
     int64_t before = now_us();
     int status = tx_begin(f, &f->txs[1], client, "other", 0);
@@ -290,7 +291,7 @@ static void test_tx_without_a_connection_left_is_a_bounded_error(void **state)
 static void test_leases_are_renewed_while_all_transactions_are_open(void **state)
 {
     struct fixture *f = *state;
-    rowlock_client *client = client_with_one_connection(f);
+    rowlock_client *client = client_with_one_connection(f, CALL_MS);
     rowlock_lock *lock = hold(f, client, "lease");
     expect_ok(tx_begin(f, &f->txs[0], client, "lock", 0), &f->err);
     for (int i = 0; i < 3; i++)

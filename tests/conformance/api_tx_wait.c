@@ -25,7 +25,7 @@ static void expect_granted_after(struct fixture *f, int (*end)(struct fixture *f
     expect_ok(waiter.status, NULL);
     expect_ok(waiter.ended, NULL);
     assert_true(waiter.granted_us >= at);
-    expect_between(waiter.granted_us - at, 0, 5000000);
+    expect_between(waiter.granted_us - at, 0, SLACK_US);
     assert_int_equal(row_of(f, "lock").fence, waiter.fence);
 }
 
@@ -74,14 +74,13 @@ static void test_tx_without_wait_is_busy_at_once(void **state)
     struct fixture *f = *state;
     rowlock_client *second = client_open(f);
     expect_ok(tx_begin(f, &f->txs[0], client_open(f), "lock", 0), &f->err);
-    int64_t before = now_us();
-    expect_status(ROWLOCK_BUSY, tx_begin(f, &f->txs[1], second, "lock", 0), &f->err);
-    expect_between(now_us() - before, 0, 1000000);
+    expect_soon(1000000,
+                expect_status(ROWLOCK_BUSY, tx_begin(f, &f->txs[1], second, "lock", 0), &f->err));
     assert_null(f->txs[1]);
     assert_int_equal(f->err.status, ROWLOCK_BUSY);
 }
 
-/* Never shorter, and within a tenth where the machine lets it: one of five tries. */
+/* Never shorter, and within a tenth where the machine lets it: one of many tries. */
 static void expect_bound(struct fixture *f, rowlock_client *client, int64_t wait_ms, int in_line)
 {
     static const char *const names[] = {"lock"};
@@ -89,7 +88,7 @@ static void expect_bound(struct fixture *f, rowlock_client *client, int64_t wait
     options.wait_ms = wait_ms;
     options.in_line = in_line;
     int64_t best = INT64_MAX;
-    for (int i = 0; i < 5 && best > wait_ms * 1100; i++) {
+    for (int i = 0; i < 15 && best > wait_ms * 1100; i++) {
         int64_t before = now_us();
         int status = rowlock_tx_begin(&f->txs[1], client, names, 1, &options, &f->err);
         int64_t took = now_us() - before;
@@ -160,7 +159,7 @@ static void test_tx_wait_is_ended_by_cancel(void **state)
     waiter_join(&waiter);
     rowlock_cancel_free(&waiter.cancel);
     expect_status(ROWLOCK_CANCELLED, waiter.status, NULL);
-    expect_between(waiter.granted_us - at, 0, 4000000);
+    expect_between(waiter.granted_us - at, 0, SLACK_US);
     expect_ok(rowlock_tx_commit(&f->txs[0], &f->err), &f->err);
     expect_ok(tx_begin(f, &f->txs[0], client_open(f), "lock", 0), &f->err); /* nothing is left */
 }
@@ -176,7 +175,7 @@ static void test_tx_wait_is_ended_by_close(void **state)
     client_close(f, &client);
     waiter_join(&waiter);
     expect_status(ROWLOCK_ECLOSED, waiter.status, NULL);
-    expect_between(waiter.granted_us - at, -1000000, 4000000);
+    expect_between(waiter.granted_us - at, -SLACK_US, SLACK_US);
 }
 
 static void test_tx_wait_in_line_keeps_the_order_of_arrival(void **state)

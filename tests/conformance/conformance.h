@@ -7,6 +7,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -15,11 +16,11 @@
 
 #include "backend.h"
 
-#define CALL_MS      20000                   /* timeout of driver calls: none is about speed */
-#define LONG_US      ((int64_t)30 * 1000000) /* a lease that no case outlives */
-#define SHORT_US     ((int64_t)20 * 1000)    /* a lease to be outlived */
-#define BRIEF_MS     200 /* the same for clients, who refuse a grant that comes late */
-#define SLACK_US     ((int64_t)10 * 1000000) /* how late a loaded machine may be */
+#define CALL_MS      60000                    /* timeout of driver calls: none is about speed */
+#define LONG_US      ((int64_t)600 * 1000000) /* a lease that no case outlives */
+#define SHORT_US     ((int64_t)20 * 1000)     /* a lease to be outlived */
+#define BRIEF_MS     200                      /* the same for hold_briefly() */
+#define SLACK_US     ((int64_t)10 * 1000000)  /* how late a loaded machine may be */
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 struct fixture {
@@ -64,7 +65,7 @@ struct suite {
 
 extern const struct suite acquire_suite, release_suite, renew_suite, force_suite, reap_suite;
 extern const struct suite list_suite, batch_suite, text_suite, schema_suite, open_suite;
-extern const struct suite locked_suite;
+extern const struct suite locked_suite, diagnose_suite;
 extern const struct suite api_acquire_suite, api_hold_suite, api_wait_suite, api_many_suite;
 extern const struct suite api_client_suite, api_tables_suite, api_look_suite, api_arguments_suite;
 extern const struct suite steps_suite;
@@ -72,6 +73,8 @@ extern const struct suite tx_prepare_suite, tx_lock_suite, tx_guard_suite;
 extern const struct suite api_tx_suite, api_tx_wait_suite, api_tx_input_suite, api_modes_suite;
 extern const struct suite api_native_suite, api_native_wait_suite, api_guard_suite;
 extern const struct suite native_input_suite;
+extern const struct suite queue_order_suite, queue_turn_suite, queue_bell_suite, queue_steps_suite;
+extern const struct suite queue_look_suite, queue_list_suite;
 
 /* ---- fixture --------------------------------------------------------------------------------- */
 
@@ -81,8 +84,9 @@ int case_teardown(void **state);
 /* Takes the tables of that connection to a version, step by step. What schema_apply returned. */
 int tables_to(struct fixture *f, void *conn, int version);
 
-/* A further connection, closed after the case. */
+/* A further connection, closed after the case, or by another_end(). */
 void *another(struct fixture *f);
+void another_end(struct fixture *f, void *conn);
 
 /* A connection with its own address and prefix; `*conn` is memory to give to conn_end() in any
  * case. Returns what open returned. */
@@ -97,6 +101,18 @@ void expect_status_(int expected, int got, const rowlock_error *err, const char 
 /* low <= value <= high, with all three in the message. */
 void expect_between_(int64_t value, int64_t low, int64_t high, const char *file, int line);
 #define expect_between(value, low, high) expect_between_(value, low, high, __FILE__, __LINE__)
+
+/* Runs the statement until it takes no longer than that, five times at most: whatever a loaded
+ * machine adds, it adds to some of them. For statements that may be repeated; asserts. */
+struct soon {
+    int64_t bound_us, start_us;
+    int tries;
+};
+int soon_again(struct soon *soon, const char *file, int line);
+#define expect_soon(us, ...)                                                      \
+    for (struct soon soon = {us, 0, 0}; soon_again(&soon, __FILE__, __LINE__);) { \
+        __VA_ARGS__;                                                              \
+    }
 
 /* ---- driver calls of one operation ------------------------------------------------------------
  */
@@ -175,6 +191,16 @@ void client_close(struct fixture *f, rowlock_client **client);
 
 rowlock_lock *hold(struct fixture *f, rowlock_client *client, const char *name);
 rowlock_lock *hold_for(struct fixture *f, rowlock_client *client, const char *name, int64_t ttl_ms);
+
+/* For a lease that shall end soon. Clients refuse a grant that comes when its lease has ended: then
+ * with twice as long a lease, and so on. *ttl_ms is the first to be tried, and tells the last;
+ * NULL: BRIEF_MS. */
+rowlock_lock *hold_briefly(struct fixture *f, rowlock_client *client, const char *name,
+                           int64_t *ttl_ms);
+
+/* Returns when the lease has ended by the database's clock. */
+void outlive(struct fixture *f, const char *name);
+
 void let_go(struct fixture *f, rowlock_lock **lock);
 
 /* ---- time, and looking behind the driver's back -----------------------------------------------
@@ -182,6 +208,9 @@ void let_go(struct fixture *f, rowlock_lock **lock);
 
 int64_t now_us(void);
 void sleep_us(int64_t us);
+
+/* Until another thread has set it. */
+void await_flag(atomic_int *flag);
 
 /* BACKEND_SQL: one statement in a session of its own, tables written as in migrations/. */
 void sql_run(struct fixture *f, const char *sql, char *out, size_t size);
@@ -242,10 +271,12 @@ struct tx_waiter {
     rowlock_cancel *cancel;
     int status, ended; /* of rowlock_tx_begin(), rowlock_tx_commit() */
     uint64_t fence;
-    int64_t began_us, granted_us; /* around rowlock_tx_begin() */
+    atomic_int is_running;
+    int64_t granted_us; /* when rowlock_tx_begin() returned */
     uintptr_t thread;
 };
 
+/* Returns when the thread is about to call. */
 void waiter_start(struct tx_waiter *waiter);
 void waiter_join(struct tx_waiter *waiter);
 

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "clock.h"
-#include "conformance.h"
+#include "queue.h"
 #include "text.h"
 
 void expect_status_(int expected, int got, const rowlock_error *err, const char *file, int line)
@@ -28,6 +28,21 @@ void expect_between_(int64_t value, int64_t low, int64_t high, const char *file,
     _fail(file, line);
 }
 
+int soon_again(struct soon *soon, const char *file, int line)
+{
+    int64_t took = rlk_clock_us() - soon->start_us;
+    if (soon->tries > 0 && took <= soon->bound_us)
+        return 0;
+    if (soon->tries == 5) {
+        print_error("%lld us, and not less in %d tries, is more than %lld\n", (long long)took,
+                    soon->tries, (long long)soon->bound_us);
+        _fail(file, line);
+    }
+    soon->tries++;
+    soon->start_us = rlk_clock_us();
+    return 1;
+}
+
 int64_t now_us(void)
 {
     return rlk_clock_us();
@@ -36,6 +51,12 @@ int64_t now_us(void)
 void sleep_us(int64_t us)
 {
     rlk_sleep_until(rlk_clock_us() + us, NULL, 0);
+}
+
+void await_flag(atomic_int *flag)
+{
+    while (!atomic_load(flag))
+        sleep_us(1000);
 }
 
 int conn_begin(struct fixture *f, void **conn, const char *address, const char *prefix)
@@ -69,6 +90,15 @@ void *another(struct fixture *f)
     return NULL;
 }
 
+void another_end(struct fixture *f, void *conn)
+{
+    for (size_t i = 0; i < COUNT(f->others); i++) {
+        if (f->others[i] == conn)
+            f->others[i] = NULL;
+    }
+    conn_end(f, conn);
+}
+
 int tables_to(struct fixture *f, void *conn, int version)
 {
     int at = 0;
@@ -81,10 +111,44 @@ int tables_to(struct fixture *f, void *conn, int version)
     return status;
 }
 
+/* Takes the first waiter's place in the queue for an op; a rowlock_waiter_fn. */
+static int place_of_first(const rowlock_waiter *waiter, void *payload)
+{
+    struct place *first = payload;
+    first->name_length = waiter->name_length;
+    memcpy(first->name, waiter->name, waiter->name_length);
+    first->ticket = waiter->ticket;
+    return 1;
+}
+
+/* Live tickets would stand in the way of the next case. 0 if there are none. */
+static int wipe_queue(struct fixture *f)
+{
+    rowlock_list_query query = {.size = sizeof(query)};
+    struct place first = {.ticket = 1};
+    int status = ROWLOCK_OK;
+    if ((f->backend->caps & BACKEND_TICKETS) == 0)
+        return 0;
+    for (int i = 0; i < 100 && status == ROWLOCK_OK && first.ticket != 0; i++) {
+        first.ticket = 0;
+        status = f->driver->waiters(f->conn, &query, place_of_first, &first, CALL_MS, &f->err);
+        rowlock_op op = op_bytes(first.name, first.name_length, "");
+        op.ticket = first.ticket;
+        if (status == ROWLOCK_OK && first.ticket != 0)
+            status = f->driver->leave(f->conn, &op, 1, CALL_MS, &f->err);
+    }
+    return status != ROWLOCK_OK || first.ticket != 0;
+}
+
 /* Ends every live lock and reaps all rows. 0 if the table is empty then. */
 static int wipe_by_reaping(struct fixture *f)
 {
     struct rows rows = rows_read(f);
+    if (rows.count > 100 && (f->backend->caps & BACKEND_SQL) != 0) { /* not one by one */
+        rows_free(&rows);
+        sql_run(f, "DELETE FROM rowlock_locks", NULL, 0);
+        rows = rows_read(f);
+    }
     for (size_t i = 0; i < rows.count; i++) {
         rowlock_op op = op_bytes(rows.items[i].name, rows.items[i].name_length, "");
         if (rows.items[i].remaining_ms > 0)
@@ -109,7 +173,8 @@ static int wipe(struct fixture *f)
 {
     int version = 0;
     int status = f->driver->schema_version(f->conn, &version, CALL_MS, &f->err);
-    if (status == ROWLOCK_OK && version == f->driver->migration_count && wipe_by_reaping(f) == 0)
+    if (status == ROWLOCK_OK && version == f->driver->migration_count && wipe_queue(f) == 0 &&
+        wipe_by_reaping(f) == 0)
         return ROWLOCK_OK;
     status = tables_to(f, f->conn, 0);
     return status == ROWLOCK_OK ? tables_to(f, f->conn, f->driver->migration_count) : status;
@@ -175,6 +240,7 @@ rowlock_client *client_open_as(struct fixture *f, const char *owner)
     rowlock_options options = ROWLOCK_OPTIONS_INIT;
     options.prefix = f->prefix;
     options.owner = owner;
+    options.connect_timeout_ms = CALL_MS;
     for (size_t i = 0; i < COUNT(f->clients); i++) {
         if (f->clients[i] != NULL)
             continue;
@@ -208,6 +274,32 @@ rowlock_lock *hold_for(struct fixture *f, rowlock_client *client, const char *na
     expect_ok(rowlock_acquire(&lock, client, name, &options, &f->err), &f->err);
     assert_non_null(lock);
     return lock;
+}
+
+rowlock_lock *hold_briefly(struct fixture *f, rowlock_client *client, const char *name,
+                           int64_t *ttl_ms)
+{
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+    rowlock_lock *lock = NULL;
+    int status = ROWLOCK_TIMEOUT;
+    options.ttl_ms = ttl_ms != NULL ? *ttl_ms / 2 : BRIEF_MS / 2;
+    while (status == ROWLOCK_TIMEOUT && options.ttl_ms * 1000 < SLACK_US) {
+        options.ttl_ms *= 2;
+        status = rowlock_acquire(&lock, client, name, &options, &f->err);
+    }
+    expect_ok(status, &f->err);
+    if (ttl_ms != NULL)
+        *ttl_ms = options.ttl_ms;
+    return lock;
+}
+
+void outlive(struct fixture *f, const char *name)
+{
+    int64_t until = now_us() + 2 * SLACK_US;
+    while (row_of(f, name).remaining_ms > 0 && now_us() < until)
+        sleep_us(20000);
+    sleep_us(2000); /* remaining_ms is in whole milliseconds */
+    assert_true(row_of(f, name).remaining_ms <= 0);
 }
 
 rowlock_lock *hold(struct fixture *f, rowlock_client *client, const char *name)

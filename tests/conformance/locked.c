@@ -18,13 +18,12 @@ static void test_acquire_of_a_locked_free_row_is_busy_in_time(void **state)
     grant_released(f, "lock", "ann");
     void *session = lock_row(f);
     rowlock_op op = op_new("lock", "bob");
-    int64_t before = now_us();
-    int status = f->driver->acquire(f->conn, &op, 1, 0, 5000, &f->err);
-    int64_t took = now_us() - before;
+    int status = INT32_MIN;
+    /* A tenth of a second, on a machine that is not loaded. */
+    expect_soon(2000000, status = f->driver->acquire(f->conn, &op, 1, 0, CALL_MS, &f->err));
     sql_end(f, session);
     expect_ok(status, &f->err);
     expect_status(ROWLOCK_BUSY, op.status, NULL);
-    expect_between(took, 0, 2000000); /* a tenth of a second, on a machine that is not loaded */
 }
 
 static void test_acquire_of_a_locked_row_goes_on_when_it_is_let_go(void **state)
@@ -42,7 +41,7 @@ static void test_all_with_a_locked_row_takes_nothing(void **state)
     rowlock_op old = grant_released(f, "lock", "ann");
     void *session = lock_row(f);
     rowlock_op ops[] = {op_new("a", "bob"), op_new("lock", "bob"), op_new("z", "bob")};
-    int status = f->driver->acquire(f->conn, ops, COUNT(ops), 1, 300, &f->err);
+    int status = f->driver->acquire(f->conn, ops, COUNT(ops), 1, CALL_MS, &f->err);
     sql_end(f, session);
     expect_ok(status, &f->err);
     for (size_t i = 0; i < COUNT(ops); i++)
@@ -60,15 +59,14 @@ static void test_busy_is_told_although_the_row_is_locked(void **state)
     rowlock_op held = grant(f, "lock", "ann");
     void *session = lock_row(f);
     rowlock_op op = op_new("lock", "bob");
-    int64_t before = now_us();
-    int status = f->driver->acquire(f->conn, &op, 1, 0, 1000, &f->err);
-    int64_t took = now_us() - before;
+    int status = INT32_MIN;
+    /* Takes no lock, so it waits for none. */
+    expect_soon(500000, status = f->driver->acquire(f->conn, &op, 1, 0, CALL_MS, &f->err));
     sql_end(f, session);
     expect_ok(status, &f->err);
     expect_status(ROWLOCK_BUSY, op.status, NULL);
     assert_string_equal(op.holder, "ann");
     assert_int_equal(op.holder_fence, held.fence);
-    expect_between(took, 0, 500000); /* takes no lock, so it waits for none */
 }
 
 static void test_renew_of_a_locked_row_is_busy_at_once(void **state)
@@ -77,13 +75,11 @@ static void test_renew_of_a_locked_row_is_busy_at_once(void **state)
     rowlock_op held = grant(f, "lock", "ann");
     void *session = lock_row(f);
     rowlock_op op = op_of(&held);
-    int64_t before = now_us();
-    int status = f->driver->renew(f->conn, &op, 1, 3000, &f->err);
-    int64_t took = now_us() - before;
+    int status = INT32_MIN;
+    expect_soon(1000000, status = f->driver->renew(f->conn, &op, 1, CALL_MS, &f->err));
     sql_end(f, session);
     expect_ok(status, &f->err);
     expect_status(ROWLOCK_BUSY, op.status, NULL);
-    expect_between(took, 0, 1000000);
     expect_ok(try_renew(f, f->conn, &op), NULL);
 }
 
@@ -94,7 +90,7 @@ static void test_renew_of_others_goes_on_beside_a_locked_row(void **state)
     rowlock_op after = grant(f, "z", "ann");
     void *session = lock_row(f);
     rowlock_op ops[] = {op_of(&before), op_of(&locked), op_of(&after)};
-    int status = f->driver->renew(f->conn, ops, COUNT(ops), 3000, &f->err);
+    int status = f->driver->renew(f->conn, ops, COUNT(ops), CALL_MS, &f->err);
     sql_end(f, session);
     expect_ok(status, &f->err);
     expect_ok(ops[0].status, NULL);
@@ -111,7 +107,7 @@ static void test_reap_passes_over_locked_rows(void **state)
     sleep_us(2000);
     void *session = lock_row(f);
     uint64_t count = 0;
-    int status = f->driver->reap(f->conn, &count, 1, 100, 3000, &f->err);
+    int status = f->driver->reap(f->conn, &count, 1, 100, CALL_MS, &f->err);
     sql_end(f, session);
     expect_ok(status, &f->err);
     assert_int_equal(count, 2);
@@ -125,7 +121,7 @@ static void test_list_does_not_wait_for_locked_rows(void **state)
     void *session = lock_row(f);
     struct rows rows = {0};
     rowlock_list_query query = {.size = sizeof(query)};
-    int status = f->driver->list(f->conn, &query, rows_collect, &rows, 1000, &f->err);
+    int status = f->driver->list(f->conn, &query, rows_collect, &rows, CALL_MS, &f->err);
     sql_end(f, session);
     expect_ok(status, &f->err);
     assert_int_equal(rows.count, 1);
@@ -133,13 +129,42 @@ static void test_list_does_not_wait_for_locked_rows(void **state)
 }
 
 /* Nothing was done, and that is certain. */
-static void expect_locked(struct fixture *f, int status, int64_t took, uint32_t timeout_ms)
+static void expect_locked(struct fixture *f, int status)
 {
     expect_status(ROWLOCK_EDRIVER, status, &f->err);
     assert_int_equal(f->err.retryable, 1);
     assert_string_equal(f->err.message, "a transaction keeps the row locked: release after its "
                                         "COMMIT or ROLLBACK");
-    expect_between(took, 0, (int64_t)timeout_ms * 1000 + 2000000);
+}
+
+/* An answer that comes too late leaves it open what was done, and the connection is of no use: then
+ * again on another, where the machine is as slow as that. */
+static int is_left_open(struct fixture *f, int status, int *tries)
+{
+    if (status != ROWLOCK_EUNKNOWN || ++*tries == 20)
+        return 0;
+    conn_end(f, f->conn);
+    f->conn = NULL;
+    expect_ok(conn_begin(f, &f->conn, f->backend->address, f->prefix), &f->err);
+    return 1;
+}
+
+static void release_locked(struct fixture *f, rowlock_op *ops, size_t n, uint32_t timeout_ms)
+{
+    int status, tries = 0;
+    do
+        status = f->driver->release(f->conn, ops, n, timeout_ms, &f->err);
+    while (is_left_open(f, status, &tries));
+    expect_locked(f, status);
+}
+
+static void force_locked(struct fixture *f, rowlock_op *op, uint32_t timeout_ms)
+{
+    int status, tries = 0;
+    do
+        status = f->driver->force_release(f->conn, op, timeout_ms, &f->err);
+    while (is_left_open(f, status, &tries));
+    expect_locked(f, status);
 }
 
 /* With time to wait for the row, with less than the server's own wait, with almost none. */
@@ -153,10 +178,8 @@ static void test_release_of_a_locked_row_says_so_and_can_be_repeated(void **stat
     void *session = lock_row(f);
     for (size_t i = 0; i < 2 * COUNT(release_ms); i++) {
         size_t first = i % 2; /* both, or the locked one alone */
-        int64_t before = now_us();
-        int status =
-            f->driver->release(f->conn, ops + first, 2 - first, release_ms[i / 2], &f->err);
-        expect_locked(f, status, now_us() - before, release_ms[i / 2]);
+        uint32_t ms = release_ms[i / 2];
+        expect_soon((int64_t)ms * 1000 + 2000000, release_locked(f, ops + first, 2 - first, ms));
     }
     sql_end(f, session);
     assert_int_equal(row_of(f, "a").hold_count, 1);
@@ -173,9 +196,8 @@ static void test_force_release_of_a_locked_row_says_so_and_can_be_repeated(void 
     rowlock_op held = grant(f, "lock", "ann"), op = op_of(&held);
     void *session = lock_row(f);
     for (size_t i = 0; i < COUNT(release_ms); i++) {
-        int64_t before = now_us();
-        int status = f->driver->force_release(f->conn, &op, release_ms[i], &f->err);
-        expect_locked(f, status, now_us() - before, release_ms[i]);
+        uint32_t ms = release_ms[i];
+        expect_soon((int64_t)ms * 1000 + 2000000, force_locked(f, &op, ms));
     }
     sql_end(f, session);
     assert_int_equal(row_of(f, "lock").hold_count, 1);

@@ -157,7 +157,7 @@ static void *wait_in_transaction(void *payload)
     options.in_line = w->in_line;
     options.cancel = w->cancel;
     rowlock_tx *tx = NULL;
-    w->began_us = now_us();
+    atomic_store(&w->is_running, 1);
     w->status = rowlock_tx_begin(&tx, w->client, &w->name, 1, &options, NULL);
     w->granted_us = now_us();
     w->fence = rowlock_tx_fence(tx, 0);
@@ -174,6 +174,7 @@ void waiter_start(struct tx_waiter *waiter)
         waiter->name = "lock";
     assert_int_equal(pthread_create(&thread, NULL, wait_in_transaction, waiter), 0);
     waiter->thread = (uintptr_t)thread;
+    await_flag(&waiter->is_running);
 }
 
 void waiter_join(struct tx_waiter *waiter)

@@ -31,6 +31,16 @@ static int guard_once(struct fixture *f, rowlock_op *op)
     return op->status;
 }
 
+/* MariaDB needs two statements for a row that is not there, and says BUSY if the second was slow.
+ */
+static int guard_absent(struct fixture *f, rowlock_op *op)
+{
+    int status = ROWLOCK_BUSY;
+    for (int i = 0; i < 100 && status == ROWLOCK_BUSY; i++)
+        status = guard_once(f, op);
+    return status;
+}
+
 static void test_lock_in_a_session_counts_when_that_commits(void **state)
 {
     struct fixture *f = *state;
@@ -189,7 +199,7 @@ static void test_guard_of_another_tenure_is_lost(void **state)
     op = op_of(&held);
     op.name = "absent";
     op.name_length = 6;
-    expect_status(ROWLOCK_LOST, guard_once(f, &op), NULL);
+    expect_status(ROWLOCK_LOST, guard_absent(f, &op), NULL);
 }
 
 static void test_guard_of_an_ended_lease_is_lost(void **state)
@@ -226,9 +236,7 @@ static void test_guard_of_a_locked_row_is_busy_at_once(void **state)
     rowlock_op held = grant(f, "lock", "ann"), op = op_of(&held);
     void *session = session_open(f);
     sql_in(f, session, "SELECT fence FROM rowlock_locks WHERE name = 'lock' FOR UPDATE");
-    int64_t before = now_us();
-    expect_status(ROWLOCK_BUSY, guard_once(f, &op), NULL);
-    expect_between(now_us() - before, 0, 1500000);
+    expect_soon(1500000, expect_status(ROWLOCK_BUSY, guard_once(f, &op), NULL));
     sql_end(f, session);
     expect_ok(guard_once(f, &op), NULL);
 }

@@ -81,9 +81,7 @@ static void test_lock_never_waits_for_a_lease(void **state)
     static const uint32_t waits[] = {ROWLOCK_WAIT_NONE, 20000, ROWLOCK_WAIT_FOREVER};
     for (size_t i = 0; i < COUNT(waits); i++) {
         rowlock_op op = op_new("lock", "ann"); /* the holder itself */
-        int64_t before = now_us();
-        expect_ok(lock_on(f, f->conn, &op, 1, waits[i]), &f->err);
-        expect_between(now_us() - before, 0, 5000000);
+        expect_soon(5000000, expect_ok(lock_on(f, f->conn, &op, 1, waits[i]), &f->err));
         expect_status(ROWLOCK_BUSY, op.status, NULL);
         assert_string_equal(op.holder, "ann");
         assert_int_equal(op.holder_fence, held.fence);
@@ -149,9 +147,7 @@ static void test_lock_without_wait_is_busy_at_once(void **state)
     void *conn = another(f);
     locked(f, conn, "lock", "ann");
     rowlock_op op = op_new("lock", "bob");
-    int64_t before = now_us();
-    expect_ok(lock_on(f, f->conn, &op, 1, ROWLOCK_WAIT_NONE), &f->err);
-    expect_between(now_us() - before, 0, 1000000);
+    expect_soon(1000000, expect_ok(lock_on(f, f->conn, &op, 1, ROWLOCK_WAIT_NONE), &f->err));
     expect_status(ROWLOCK_BUSY, op.status, NULL);
     assert_string_equal(op.holder, "");
     assert_int_equal(op.holder_fence, 0);
@@ -170,9 +166,8 @@ static void test_lock_not_in_line_waits_some_seconds_at_most(void **state)
     static const uint32_t waits[] = {300, ROWLOCK_WAIT_FOREVER};
     for (size_t i = 0; i < COUNT(waits); i++) {
         rowlock_op op = op_new("lock", "bob");
-        int64_t before = now_us();
-        expect_ok(lock_on(f, f->conn, &op, 1, waits[i]), &f->err);
-        expect_between(now_us() - before, 0, i == 0 ? 4000000 : SLACK_US);
+        expect_soon(i == 0 ? 4000000 : SLACK_US,
+                    expect_ok(lock_on(f, f->conn, &op, 1, waits[i]), &f->err));
         expect_status(ROWLOCK_BUSY, op.status, NULL);
         assert_string_equal(op.holder, "");
     }

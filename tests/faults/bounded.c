@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CALL_MS = 500, CONNECT_MS = 300, TTL_MS = 60000 };
+enum { CALL_MS = 1500, CONNECT_MS = 1000, TTL_MS = 60000 };
 
 struct call {
     const char *name;

@@ -4,6 +4,7 @@
  * by somebody who has a lock, while others wait for that lock, it must come to its end, and then
  * they must get theirs: no waiter may keep a snapshot for as long as it waits. */
 #include "native.h"
+#include "queue_scene.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 enum {
     WAITERS = 3,
+    PROCESSES = 8,
     WAIT_MS = 60000,  /* of those who wait for the lock */
     INDEX_MS = 20000, /* within which the index must be there: much less than that */
     SETTLE_MS = 1000  /* until all of them wait */
@@ -133,6 +135,7 @@ static void holder_has_a_lease(void *(*wait)(void *))
     int failed;
 
     options.max_connections = WAITERS;
+    options.connect_timeout_ms = options.call_timeout_ms = 30000; /* many connect at once */
     client = fault_open(fault.backend.address, NULL);
     others = fault_open(fault.backend.address, &options);
     lock = fault_acquire(client, name, WAIT_MS);
@@ -156,6 +159,7 @@ static void holder_has_a_transaction(void *(*wait)(void *))
     int failed;
 
     options.max_connections = WAITERS + 1;
+    options.connect_timeout_ms = options.call_timeout_ms = 30000; /* many connect at once */
     client = fault_open(fault.backend.address, &options);
     assert_status(ROWLOCK_OK, rowlock_tx_begin(&tx, client, &name, 1, NULL, &err), &err);
     start(waiters, wait, client, name);
@@ -196,6 +200,29 @@ static void transaction_and_transactions(void **state)
     holder_has_a_transaction(wait_in_transaction);
 }
 
+/* Each with a statement that is blocked, for a while: none for so long that the index waits for it,
+ * and they keep their places. */
+static void lease_and_processes(void **state)
+{
+    const struct queue_part how = {.ttl_ms = WAIT_MS, .hold_ms = 1};
+    struct queue_scene scene;
+    char order[64];
+    int failed;
+
+    (void)state;
+    queue_open(&scene, "processes", PROCESSES);
+    for (int i = 0; i < PROCESSES; i++)
+        queue_join(&scene, &how);
+    failed = index_it();
+    queue_release(&scene);
+    for (int i = 0; i < PROCESSES; i++)
+        queue_await_end(&scene, i, WAIT_MS);
+    queue_order(&scene, order, sizeof(order));
+    queue_close(&scene);
+    assert_int_equal(0, failed);
+    assert_string_equal("0 1 2 3 4 5 6 7", order);
+}
+
 static int setup(void **state)
 {
     char out[64];
@@ -219,6 +246,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(lease_and_leases, setup, teardown),
         cmocka_unit_test_setup_teardown(lease_and_transactions, setup, teardown),
         cmocka_unit_test_setup_teardown(lease_and_own_transactions, setup, teardown),
+        cmocka_unit_test_setup_teardown(lease_and_processes, setup, teardown),
         cmocka_unit_test_setup_teardown(transaction_and_leases, setup, teardown),
         cmocka_unit_test_setup_teardown(transaction_and_transactions, setup, teardown),
     };

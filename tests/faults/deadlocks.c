@@ -148,6 +148,7 @@ static void run(int reaping)
 
     arena.reaping = reaping;
     options.max_connections = THREADS + 1;
+    options.connect_timeout_ms = options.call_timeout_ms = 30000; /* many connect at once */
     options.ttl_ms = 60000;
     arena.client = fault_open(fault.backend.address, &options);
     arena.until_ms = process_now_ms() + SECONDS * 1000;

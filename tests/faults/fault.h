@@ -20,7 +20,7 @@
 #include "rowlock/rowlock.h"
 
 /* Calls may exceed their timeout by this much: scheduling on a busy machine. */
-#define FAULT_SLACK_MS 300
+#define FAULT_SLACK_MS 2000
 
 /* Names in the batches that are cut; enough for several network packets. */
 enum { FAULT_BATCH = 100 };
@@ -35,8 +35,8 @@ struct fault {
 extern struct fault fault;
 
 /* Runs the cases on the backend argv[1] and returns the exit status. `with_proxy` nonzero: starts
- * fault.proxy in front of it. The tables are made before the first case and dropped after the last.
- */
+ * fault.proxy in front of it, if it is a server. The tables are made before the first case and
+ * dropped after the last. */
 int fault_main(int argc, char **argv, int with_proxy, const struct CMUnitTest *cases, size_t n);
 #define FAULT_MAIN(argc, argv, with_proxy, cases) \
     fault_main(argc, argv, with_proxy, cases, sizeof(cases) / sizeof((cases)[0]))
@@ -44,8 +44,8 @@ int fault_main(int argc, char **argv, int with_proxy, const struct CMUnitTest *c
 /* Is the backend under test of this kind? For counters that only it has. */
 int fault_is(const char *driver);
 
-/* A client with our prefix; asserts. The options may be NULL; prefix and schema policy (unless it
- * is set) are filled in. */
+/* A client with our prefix; asserts, after some tries to connect. The options may be NULL; prefix
+ * and schema policy (unless it is set) are filled in. */
 rowlock_client *fault_open(const char *address, const rowlock_options *options);
 
 /* The same for threads and children: no assertion, the status instead. */
@@ -70,7 +70,7 @@ struct fault_row {
 /* Asks for one row; asserts that the question can be put. */
 struct fault_row fault_row(rowlock_client *client, const char *name);
 
-/* Shorthands that assert success. */
+/* Shorthands that assert success; acquiring, after some tries to connect. */
 rowlock_lock *fault_acquire(rowlock_client *client, const char *name, int64_t ttl_ms);
 void fault_release(rowlock_lock **lock);
 
@@ -93,8 +93,9 @@ struct fault_address {
 };
 int fault_address(char *out, size_t size, const char *address, const struct fault_address *change);
 
-/* One statement in a plain session of the client library's, the tables' names written as {locks}
- * and {schema}. fault_sql() asserts success; the number is that of the last field of the first row.
+/* One statement in a plain session of the client library's, the tables' names written as {locks},
+ * {waiters} and {schema}. fault_sql() asserts success; the number is that of the last field of the
+ * first row.
  */
 void fault_sql(const char *sql);
 long long fault_sql_number(const char *sql);

@@ -109,6 +109,7 @@ struct hammer_result hammer(const char *address, int threads, int connections, i
 
     memset(smiths, 0, sizeof(smiths));
     options.max_connections = (uint32_t)connections;
+    options.connect_timeout_ms = options.call_timeout_ms = 30000; /* many connect at once */
     total.status = fault_try_open(&anvil.client, address, &options, &err);
     if (total.status != ROWLOCK_OK) {
         snprintf(total.message, sizeof(total.message), "%s", err.message);

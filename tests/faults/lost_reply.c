@@ -327,7 +327,7 @@ static void cut_for_good(const struct scenario *scenario, int cut)
     int64_t start, took;
     int status;
 
-    options.call_timeout_ms = 600;
+    options.call_timeout_ms = 1200;
     run.client = fault_open(fault.proxied, &options);
     scenario->prepare(&run);
     proxy_arm(fault.proxy, &plan);
@@ -367,7 +367,7 @@ static void idle_and_unreachable(void **state)
     int64_t start;
     int status;
 
-    options.call_timeout_ms = 600;
+    options.call_timeout_ms = 1200;
     run.client = fault_open(fault.proxied, &options);
     scenario->prepare(&run);
     assert_int_equal(0, proxy_refuse(fault.proxy, 1));

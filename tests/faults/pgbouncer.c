@@ -4,6 +4,7 @@
  * nothing may be kept in a session, and nothing may be left behind in one. */
 #include "fault.h"
 #include "hammer.h"
+#include "queue_scene.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +61,28 @@ static void migrate_down_and_up(void **state)
     rowlock_close(&client);
 }
 
+/* No bells here: a session's locks would stay with a server connection that is somebody else's by
+ * then. The queue is kept all the same, and those who wait ask. */
+static void queue_is_kept(void **state)
+{
+    const struct queue_part how = {.ttl_ms = 60000, .hold_ms = 1, .address = bouncer};
+    struct queue_scene scene;
+    char order[64];
+
+    (void)state;
+    queue_open(&scene, "bouncer", 4);
+    for (int i = 0; i < 4; i++)
+        queue_join(&scene, &how);
+    queue_release(&scene);
+    for (int i = 0; i < 4; i++)
+        queue_await_end(&scene, i, 30000);
+    queue_order(&scene, order, sizeof(order));
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(1, scene.shared->parts[i].polled);
+    assert_string_equal("0 1 2 3", order);
+    queue_close(&scene);
+}
+
 /* The next user of the server connections finds them as they were: asked often enough, through the
  * pooler, to see each of them. */
 static void nothing_is_left_behind(void **state)
@@ -98,9 +121,8 @@ int main(int argc, char **argv)
 {
     const char *no_skip = getenv("ROWLOCK_TEST_NO_SKIP");
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(everything_works),
-        cmocka_unit_test(batches),
-        cmocka_unit_test(migrate_down_and_up),
+        cmocka_unit_test(everything_works),       cmocka_unit_test(batches),
+        cmocka_unit_test(migrate_down_and_up),    cmocka_unit_test(queue_is_kept),
         cmocka_unit_test(nothing_is_left_behind),
     };
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { PROCESSES = 8, INCREMENTS = 1000 };
+enum { PROCESSES = 8, INCREMENTS = 500 };
 
 /* Shared with the children. */
 struct board {
@@ -18,7 +18,7 @@ struct board {
     int ready, go, done; /* process_signal(), process_await() */
     int64_t ttl_ms;
     const char *owner; /* NULL: each process its own */
-    int check, release, status;
+    int check, release, status, barge;
     uint64_t fence;
     char message[240];
 };
@@ -65,6 +65,7 @@ static int count_up(void *payload)
 
     (void)payload;
     options.wait_ms = ROWLOCK_FOREVER;
+    options.barge = board->barge;
     if (status != ROWLOCK_OK)
         return complain(status, &err);
     for (int i = 0; i < board->increments; i++) {
@@ -84,15 +85,15 @@ static int count_up(void *payload)
     return 0;
 }
 
-static void exact_count(void **state)
+static void count(int n, int barge)
 {
     pid_t pids[PROCESSES];
     int64_t start = process_now_ms();
     int failed = 0;
     long expected;
 
-    (void)state;
-    board->increments = increments();
+    board->increments = n;
+    board->barge = barge;
     expected = (long)PROCESSES * board->increments;
     for (int i = 0; i < PROCESSES; i++)
         pids[i] = process_start(count_up, NULL);
@@ -104,6 +105,20 @@ static void exact_count(void **state)
         print_error("%d processes failed: status %d: %s\n", failed, board->status, board->message);
     assert_int_equal(0, failed);
     assert_int_equal(expected, board->counter);
+}
+
+/* Whoever is quick: most grants are not handed over from one process to another. */
+static void exact_count(void **state)
+{
+    (void)state;
+    count(increments(), 1);
+}
+
+/* In turn: each is. */
+static void exact_count_in_line(void **state)
+{
+    (void)state;
+    count(increments() / 10, 0);
 }
 
 /* The same without the lock goes wrong, else the test above proves nothing. */
@@ -248,6 +263,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_setup_teardown(exact_count, setup, teardown),
+        cmocka_unit_test_setup_teardown(exact_count_in_line, setup, teardown),
         cmocka_unit_test_setup_teardown(without_lock_it_is_not, setup, teardown),
         cmocka_unit_test_setup_teardown(killed_holder, setup, teardown),
         cmocka_unit_test_setup_teardown(stopped_holder, setup, teardown),

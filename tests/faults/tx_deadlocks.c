@@ -204,6 +204,7 @@ static void any_order(void **state)
 
     (void)state;
     options.max_connections = THREADS;
+    options.connect_timeout_ms = options.call_timeout_ms = 30000; /* many connect at once */
     memset(workers, 0, sizeof(workers));
     workers[0].client = fault_open(fault.backend.address, &options);
     for (int i = 0; i < THREADS; i++) {

@@ -99,7 +99,7 @@ void watch_hold(struct watch_scene *scene, const char *address, const rowlock_op
     filled.event_payload = scene;
     scene->client = fault_open(address, &filled);
     how.ttl_ms = ttl_ms;
-    how.wait_ms = 10000; /* on SQLite the renewal of those before may be writing */
+    how.wait_ms = 60000; /* on SQLite the renewal of those before may be writing */
     how.renew = 1;
     how.on_lost = be_told;
     how.lost_payload = scene;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "backend.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +69,10 @@ int backend_open(struct backend *out, const char *name)
     if (value == NULL || value[0] == '\0')
         return skip(kind);
     *out = (struct backend){.kind = kind, .driver = kind->driver(), .caps = kind->caps};
+    if (out->driver->size > offsetof(rowlock_driver, enqueue) && out->driver->enqueue != NULL)
+        out->caps |= BACKEND_TICKETS;
+    if (out->driver->size > offsetof(rowlock_driver, diagnose) && out->driver->diagnose != NULL)
+        out->caps |= BACKEND_FINDINGS;
     if (kind->prepare != NULL)
         kind->prepare(out, value);
     else

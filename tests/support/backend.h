@@ -27,8 +27,11 @@ enum backend_caps {
                                     * lock it; `snapshot` begins one */
     BACKEND_GIVES_BACK = 1 << 11,  /* row locks can be given back within a transaction */
     BACKEND_FAILED = 1 << 12,      /* a statement that fails spoils the transaction */
-    BACKEND_APART = 1 << 13        /* a session reaches the tables of its own database only;
+    BACKEND_APART = 1 << 13,       /* a session reaches the tables of its own database only;
                                     * needs BACKEND_DATABASES */
+
+    BACKEND_TICKETS = 1 << 14, /* the driver has the queue; backend_open() finds out */
+    BACKEND_FINDINGS = 1 << 15 /* ... and `diagnose`; likewise */
 };
 
 /* The password in `secret` addresses; must appear in no message. */
@@ -94,6 +97,10 @@ struct backend_kind {
 
     /* BACKEND_SQL: writes a query that tells all columns of the tables with that prefix. */
     void (*describe)(char *out, size_t size, const char *prefix);
+
+    /* BACKEND_FINDINGS and BACKEND_SQL: statements each of which makes the tables unsafe in a way
+     * that `diagnose` calls bad storage; or NULL. */
+    const char *const *unsafe;
 
     /* BACKEND_TRANSACTIONS: the functions of the driver's header. */
     int (*lock)(uint64_t *fences, rowlock_client *client, void *session, const char *const *names,

@@ -373,6 +373,8 @@ const struct backend_kind backend_mysql = {
     .sql_close = sql_close,
     .analyze = "ANALYZE TABLE rowlock_locks",
     .describe = describe,
+    .unsafe = LIST("ALTER TABLE rowlock_locks ENGINE = MyISAM",
+                   "ALTER TABLE rowlock_waiters ENGINE = MyISAM"),
     .lock = lock,
     .guard = guard,
     .connection = rowlock_mysql_connection,

@@ -367,6 +367,8 @@ const struct backend_kind backend_postgresql = {
     .sql_close = sql_close,
     .analyze = "VACUUM ANALYZE rowlock_locks",
     .describe = describe,
+    .unsafe =
+        LIST("ALTER TABLE rowlock_locks SET UNLOGGED", "ALTER TABLE rowlock_waiters SET UNLOGGED"),
     .lock = lock,
     .guard = guard,
     .connection = connection,

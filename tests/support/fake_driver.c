@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "error.h"
 #include "fake_clock.h"
+#include "fake_queue.h"
 #include "fake_tx.h"
 
 enum { MOST_ROWS = 2000 };
@@ -33,6 +34,7 @@ void fake_reset(void)
 {
     memset(&db, 0, sizeof db);
     db.version = 1;
+    fake_queue_reset();
 }
 
 void fake_plan(int call, enum fake_fault fault, int for_ever)
@@ -166,6 +168,7 @@ static void fake_close(void *conn)
 {
     pthread_mutex_lock(&mutex);
     fake_unlock(conn);
+    fake_conn_rings(conn);
     if (((fake_conn *)conn)->open)
         db.connections--;
     pthread_mutex_unlock(&mutex);
@@ -179,12 +182,21 @@ void fake_answer_busy(rowlock_op *op, const fake_row *row)
     snprintf(op->holder, sizeof op->holder, "%s", row->owner);
 }
 
+int fake_is_own(const rowlock_op *op)
+{
+    const fake_row *row = fake_row_of(op->name, op->name_length);
+
+    return row != NULL && row->expire_time > fake_now() && strcmp(row->owner, op->owner) == 0;
+}
+
 static int takeable(const rowlock_op *op)
 {
     const fake_row *row = fake_row_of(op->name, op->name_length);
 
-    return row == NULL ||
-           (!row->locked && (row->expire_time <= fake_now() || strcmp(row->owner, op->owner) == 0));
+    if (row != NULL && row->locked)
+        return 0;
+    return fake_is_own(op) ||
+           ((row == NULL || row->expire_time <= fake_now()) && !fake_is_barred(op));
 }
 
 static void take(rowlock_op *op)
@@ -209,10 +221,33 @@ static void take(rowlock_op *op)
         snprintf(row->note, sizeof row->note, "%s", op->note);
     snprintf(row->owner, sizeof row->owner, "%s", op->owner);
     memcpy(row->attempt, op->attempt, sizeof row->attempt);
+    fake_ticket_used(op);
     op->status = ROWLOCK_OK;
     op->fence = row->fence;
     op->hold_count = row->hold_count;
     op->remaining_us = row->expire_time - now;
+}
+
+/* What can be seen of the row, if there is one. */
+static void refuse(rowlock_op *op)
+{
+    const fake_row *row = fake_row_of(op->name, op->name_length);
+    int is_held = row != NULL && (row->locked || row->expire_time > fake_now());
+
+    op->status = ROWLOCK_BUSY;
+    op->remaining_us = 0;
+    op->is_queue = !is_held;
+    if (is_held)
+        fake_answer_busy(op, row);
+}
+
+void fake_take_one(rowlock_op *op)
+{
+    memset(op->holder, 0, sizeof op->holder);
+    if (takeable(op))
+        take(op);
+    else
+        refuse(op);
 }
 
 static int fake_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
@@ -228,7 +263,7 @@ static int fake_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t
     for (size_t i = 0; fake_takes_effect(fault) && i < n; i++) {
         memset(ops[i].holder, 0, sizeof ops[i].holder);
         if (!takeable(&ops[i])) {
-            fake_answer_busy(&ops[i], fake_row_of(ops[i].name, ops[i].name_length));
+            refuse(&ops[i]);
         } else if (all && possible < n) {
             ops[i].status = ROWLOCK_BUSY;
             ops[i].remaining_us = 0;
@@ -298,6 +333,10 @@ static int fake_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_
         memcpy(row->attempt, ops[i].attempt, sizeof row->attempt);
         ops[i].status = ROWLOCK_OK;
         ops[i].hold_count = row->hold_count;
+    }
+    for (size_t i = 0; fake_takes_effect(fault) && i < n; i++) {
+        if (ops[i].ticket != 0)
+            fake_bell_ring(ops[i].ticket);
     }
     return fake_done(fault, err);
 }

@@ -45,6 +45,7 @@ typedef struct fake_row {
     int64_t acquire_time, expire_time;
     int locked;         /* a transaction keeps it locked: renew answers BUSY */
     const void *locker; /* which: a connection; NULL: somebody outside */
+    uint64_t ticket;    /* that it was taken by; 0: none */
     uint64_t new_fence; /* to become the fence when that transaction commits */
 } fake_row;
 

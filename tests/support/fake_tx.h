@@ -24,6 +24,10 @@ enum fake_fault fake_begin(void);
 int fake_done(enum fake_fault fault, rowlock_error *err);
 int fake_takes_effect(enum fake_fault fault);
 
+/* Does the owner of the op hold it? Takes it for the op, or refuses. */
+int fake_is_own(const rowlock_op *op);
+void fake_take_one(rowlock_op *op);
+
 void fake_answer_busy(rowlock_op *op, const fake_row *row);
 
 /* Frees the rows that this connection keeps locked, under the mutex. */

@@ -6,9 +6,11 @@
 
 enum { REAP_BATCH = 500, LIST_PAGE = 1000 };
 
-/* One batch behind the name in `after` (a literal), which moves on. *found: rows that were dead. */
-static int reap_batch(my_conn *conn, rlk_text *after, int64_t retention_us, int64_t limit,
-                      int64_t deadline, int64_t *found, int64_t *deleted, rowlock_error *err)
+/* One batch behind the name in `after` (a literal), which moves on. The first takes tickets along.
+ * *found: rows that were dead. */
+static int reap_batch(my_conn *conn, rlk_text *after, int is_first, int64_t retention_us,
+                      int64_t limit, int64_t deadline, int64_t *found, int64_t *deleted,
+                      rowlock_error *err)
 {
     rlk_text retention = {0}, count = {0};
     const char *literals[] = {my_number(&retention, retention_us), after->data,
@@ -17,6 +19,8 @@ static int reap_batch(my_conn *conn, rlk_text *after, int64_t retention_us, int6
     int status;
 
     my_start(conn);
+    if (is_first)
+        my_add(conn, SQL_REAP_TICKETS, &literals[2], 1);
     my_add(conn, SQL_REAP, literals, 3);
     if (retention.failed || count.failed)
         status = rlk_fail_memory(err);
@@ -45,7 +49,7 @@ int my_reap(void *handle, uint64_t *out, int64_t retention_us, uint64_t limit, u
 {
     int64_t deadline = my_deadline(timeout_ms), found = 0, deleted = 0, batch;
     rlk_text after = {0};
-    int status = ROWLOCK_OK;
+    int status = ROWLOCK_OK, is_first = 1;
 
     my_client_enter();
     rlk_ok(err);
@@ -56,7 +60,9 @@ int my_reap(void *handle, uint64_t *out, int64_t retention_us, uint64_t limit, u
         if (status != ROWLOCK_OK || *out >= limit)
             break;
         batch = limit - *out < REAP_BATCH ? (int64_t)(limit - *out) : REAP_BATCH;
-        status = reap_batch(handle, &after, retention_us, batch, deadline, &found, &deleted, err);
+        status = reap_batch(handle, &after, is_first, retention_us, batch, deadline, &found,
+                            &deleted, err);
+        is_first = 0;
         if (status == ROWLOCK_OK)
             *out += (uint64_t)deleted;
     } while (found == batch);
@@ -66,7 +72,7 @@ int my_reap(void *handle, uint64_t *out, int64_t retention_us, uint64_t limit, u
 
 /* Where a listing stands. Literals, and the last name as bytes. */
 typedef struct my_cursor {
-    rlk_text first, last, end;
+    rlk_text first, last, end, ticket, page;
     int has_end;
 } my_cursor;
 
@@ -92,8 +98,15 @@ static void set_end(my_cursor *cursor, const rowlock_list_query *query)
     free(bytes);
 }
 
+/* Whom the rows are shown to: one of both. */
+typedef struct my_viewer {
+    rowlock_row_fn lock;
+    rowlock_waiter_fn waiter;
+    void *payload;
+} my_viewer;
+
 /* name, owner, note, fence, hold_count, held, remaining */
-static int show_row(MYSQL_ROW row, const unsigned long *lengths, rowlock_row_fn fn, void *payload)
+static int show_lock(MYSQL_ROW row, const unsigned long *lengths, const my_viewer *viewer)
 {
     rowlock_row shown = {.size = sizeof shown,
                          .name = row[0],
@@ -105,11 +118,26 @@ static int show_row(MYSQL_ROW row, const unsigned long *lengths, rowlock_row_fn 
                          .held_ms = my_int(row[5]),
                          .remaining_ms = my_int(row[6])};
 
-    return fn(&shown, payload);
+    return viewer->lock(&shown, viewer->payload);
+}
+
+/* name, owner, holder, ticket, waited, remaining */
+static int show_waiter(MYSQL_ROW row, const unsigned long *lengths, const my_viewer *viewer)
+{
+    rowlock_waiter shown = {.size = sizeof shown,
+                            .name = row[0],
+                            .name_length = lengths[0],
+                            .owner = row[1],
+                            .ticket = (uint64_t)my_int(row[3]),
+                            .waited_ms = my_int(row[4]),
+                            .remaining_ms = my_int(row[5]),
+                            .holder = row[2]};
+
+    return viewer->waiter(&shown, viewer->payload);
 }
 
 /* Shows a page's rows. 1: there may be another page. */
-static int show_page(my_cursor *cursor, MYSQL_RES *result, rowlock_row_fn fn, void *payload)
+static int show_page(my_cursor *cursor, MYSQL_RES *result, const my_viewer *viewer)
 {
     int full = mysql_num_rows(result) == LIST_PAGE, stop = 0;
     MYSQL_ROW row;
@@ -118,7 +146,10 @@ static int show_page(my_cursor *cursor, MYSQL_RES *result, rowlock_row_fn fn, vo
         const unsigned long *lengths = mysql_fetch_lengths(result);
 
         my_bytes(&cursor->last, row[0], lengths[0]);
-        stop = show_row(row, lengths, fn, payload);
+        if (viewer->waiter != NULL)
+            my_number(&cursor->ticket, my_int(row[3]));
+        stop = viewer->waiter != NULL ? show_waiter(row, lengths, viewer)
+                                      : show_lock(row, lengths, viewer);
     }
     my_bytes(&cursor->first, "", 0);
     if (cursor->last.length > 0 && !cursor->last.failed) {
@@ -128,14 +159,31 @@ static int show_page(my_cursor *cursor, MYSQL_RES *result, rowlock_row_fn fn, vo
     return full && !stop;
 }
 
-/* Pages, so that no result waits in the server while fn takes its time. */
-int my_list(void *handle, const rowlock_list_query *query, rowlock_row_fn fn, void *payload,
-            uint32_t timeout_ms, rowlock_error *err)
+/* Appends the question for the next page. */
+static int add_page(my_conn *conn, const my_cursor *cursor, const rowlock_list_query *query,
+                    int of_waiters, rowlock_error *err)
 {
-    my_conn *conn = handle;
-    int64_t deadline = my_deadline(timeout_ms);
+    const char *first = cursor->first.data, *last = cursor->last.data, *end = cursor->end.data;
+    const char *has_end = cursor->has_end ? "1" : "0", *page = cursor->page.data;
+    const char *locks[] = {first, last, has_end, end, query->expired ? "1" : "0", page};
+    const char *waiters[] = {first, last, cursor->ticket.data, has_end, end, page};
+
+    if (cursor->first.failed || cursor->last.failed || cursor->end.failed ||
+        cursor->ticket.failed || cursor->page.failed)
+        return rlk_fail_memory(err);
+    my_start(conn);
+    if (of_waiters)
+        my_add(conn, SQL_WAITERS, waiters, 6);
+    else
+        my_add(conn, SQL_LIST, locks, 6);
+    return ROWLOCK_OK;
+}
+
+/* Pages, so that no result waits in the server while the viewer takes its time. */
+static int show(my_conn *conn, const rowlock_list_query *query, const my_viewer *viewer,
+                int64_t deadline, rowlock_error *err)
+{
     my_cursor cursor = {0};
-    rlk_text page = {0};
     int status = ROWLOCK_OK, more = 1;
 
     my_client_enter();
@@ -143,26 +191,37 @@ int my_list(void *handle, const rowlock_list_query *query, rowlock_row_fn fn, vo
     my_bytes(&cursor.first, query->starts_with, query->starts_with_length);
     my_bytes(&cursor.last, "", 0);
     set_end(&cursor, query);
-    my_number(&page, LIST_PAGE);
+    my_number(&cursor.ticket, 0);
+    my_number(&cursor.page, LIST_PAGE);
     while (status == ROWLOCK_OK && more) {
-        const char *literals[] = {cursor.first.data,          cursor.last.data,
-                                  cursor.has_end ? "1" : "0", cursor.end.data,
-                                  query->expired ? "1" : "0", page.data};
         MYSQL_RES *result = NULL;
 
-        if (cursor.first.failed || cursor.last.failed || cursor.end.failed || page.failed) {
-            status = rlk_fail_memory(err);
-            break;
-        }
-        my_start(conn);
-        my_add(conn, SQL_LIST, literals, 6);
-        status = my_run(conn, deadline, &result, err);
-        more = status == ROWLOCK_OK && show_page(&cursor, result, fn, payload);
+        status = add_page(conn, &cursor, query, viewer->waiter != NULL, err);
+        if (status == ROWLOCK_OK)
+            status = my_run(conn, deadline, &result, err);
+        more = status == ROWLOCK_OK && show_page(&cursor, result, viewer);
         mysql_free_result(result);
     }
     rlk_text_free(&cursor.first);
     rlk_text_free(&cursor.last);
     rlk_text_free(&cursor.end);
-    rlk_text_free(&page);
+    rlk_text_free(&cursor.ticket);
+    rlk_text_free(&cursor.page);
     return status;
+}
+
+int my_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, void *payload,
+            uint32_t timeout_ms, rowlock_error *err)
+{
+    const my_viewer viewer = {.lock = fn, .payload = payload};
+
+    return show(conn, query, &viewer, my_deadline(timeout_ms), err);
+}
+
+int my_waiters(void *conn, const rowlock_list_query *query, rowlock_waiter_fn fn, void *payload,
+               uint32_t timeout_ms, rowlock_error *err)
+{
+    const my_viewer viewer = {.waiter = fn, .payload = payload};
+
+    return show(conn, query, &viewer, my_deadline(timeout_ms), err);
 }

@@ -45,8 +45,10 @@ static int start_session(my_conn *conn, int64_t deadline, rowlock_error *err)
                                  "the server is read-only: connect to the primary");
     else
         status = check_version(row[0], err);
-    if (status == ROWLOCK_OK)
+    if (status == ROWLOCK_OK) {
         conn->packet_max = (size_t)my_int(row[2]);
+        conn->no_bells = my_int(row[3]) != 0;
+    }
     mysql_free_result(result);
     return status;
 }
@@ -151,6 +153,12 @@ static const rowlock_driver my_driver = {
     .guard = my_guard,
     .end = my_end,
     .native = my_native,
+    .enqueue = my_enqueue,
+    .turn = my_turn,
+    .leave = my_leave,
+    .look = my_look,
+    .waiters = my_waiters,
+    .diagnose = my_diagnose,
 };
 
 const rowlock_driver *rowlock_mysql(void)

@@ -1,222 +1,14 @@
-/* SPDX-License-Identifier: MIT
- *
- * A call is one packet: a batch as JSON in a user variable, then statements whose text never
- * changes. Against SELECT ... UNION ALL with literals, for 100 and 1000 locks, it takes about half
- * the time on MariaDB and the same on MySQL (medians of five alternating runs), and no statement
- * grows with the batch. Reading JSON takes temporary tables, so a single lock travels as literals:
- * about half the time on MariaDB, a tenth to a third less on MySQL. */
+/* SPDX-License-Identifier: MIT */
 #include <stdlib.h>
 #include <string.h>
 
-#include "my.h"
+#include "batch.h"
 #include "random.h"
-
-enum {
-    STATUS_OPEN = INT32_MIN, /* not answered yet: free, but locked by somebody at this moment */
-    STATUS_LATE,             /* acquired, but its fence may be too old: see sql/mysql.sql */
-    PACKET_SPARE = 16384     /* the statements around the batch */
-};
 
 /* Who releases waits for a locked row as long as the session's innodb_lock_wait_timeout, which may
  * end a second late. With less time than that the rows are only looked at, and with almost none the
  * answer, that nothing was done, is still waited for. */
 enum { RELEASE_WAITS_MS = 2500, SHORTEST_RELEASE_MS = 50 };
-
-/* A row that is free (or the owner's own) and locked is mostly locked by a call as short as this
- * one, so it is asked about again. Whoever keeps it longer than this has a transaction open: BUSY.
- * It is short because the other ops of the batch wait, too. */
-#define PATIENCE_US    ((int64_t)100000)
-#define FIRST_PAUSE_US ((int64_t)500)
-#define LAST_PAUSE_US  ((int64_t)16000)
-
-static void add_hex(rlk_text *json, const void *bytes, size_t n)
-{
-    rlk_text_str(json, ",\"");
-    rlk_text_hex(json, bytes, n);
-    rlk_text_str(json, "\"");
-}
-
-/* Zeroes stand for any attempt: sent as nothing. */
-static size_t seen_size(const rowlock_op *op)
-{
-    static const uint8_t any[ROWLOCK_ATTEMPT_SIZE];
-
-    return memcmp(op->seen, any, sizeof any) == 0 ? 0 : sizeof op->seen;
-}
-
-static void add_op(rlk_text *json, const rowlock_op *op, size_t index)
-{
-    const char *note = op->note != NULL ? op->note : "";
-
-    rlk_text_str(json, json->length > 2 ? ",[\"" : "[\"");
-    rlk_text_hex(json, op->name, op->name_length);
-    rlk_text_str(json, "\"");
-    add_hex(json, op->owner, strlen(op->owner));
-    add_hex(json, op->attempt, sizeof op->attempt);
-    rlk_text_str(json, ",");
-    rlk_text_int(json, (int64_t)op->fence);
-    rlk_text_str(json, ",");
-    rlk_text_int(json, op->ttl_us);
-    add_hex(json, op->seen, seen_size(op));
-    add_hex(json, note, strlen(note));
-    rlk_text_str(json, ",");
-    rlk_text_int(json, (int64_t)index);
-    rlk_text_str(json, "]");
-}
-
-/* Puts the open ops from *from on into conn->json, as many as one packet takes, and moves *from.
- * How many there are. */
-static size_t add_ops(my_conn *conn, const rowlock_op *ops, size_t n, size_t *from)
-{
-    size_t count = 0, room = conn->packet_max > PACKET_SPARE ? conn->packet_max - PACKET_SPARE : 0;
-
-    rlk_text_clear(&conn->json);
-    rlk_text_str(&conn->json, "'[");
-    for (; *from < n && !conn->json.failed; ++*from) {
-        size_t before = conn->json.length;
-
-        if (ops[*from].status != STATUS_OPEN)
-            continue;
-        add_op(&conn->json, &ops[*from], *from);
-        if (conn->json.length > room && count > 0 && !conn->json.failed) {
-            conn->json.length = before;
-            break;
-        }
-        count++;
-    }
-    rlk_text_str(&conn->json, "]'");
-    return count;
-}
-
-static void set_begin(my_conn *conn, int all)
-{
-    const char *literals[] = {conn->json.failed ? "NULL" : conn->json.data, all ? "1" : "0"};
-
-    my_start(conn);
-    my_add(conn, SQL_BEGIN, literals, 2);
-}
-
-typedef void (*read_row_fn)(rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths);
-
-static void read_rows(MYSQL_RES *result, rowlock_op *ops, size_t n, read_row_fn read_row)
-{
-    MYSQL_ROW row;
-
-    while (result != NULL && (row = mysql_fetch_row(result)) != NULL) {
-        size_t index = (size_t)my_int(row[0]);
-
-        if (index < n)
-            read_row(&ops[index], row, mysql_fetch_lengths(result));
-    }
-    mysql_free_result(result);
-}
-
-/* What is done with ops. */
-typedef struct my_step {
-    enum sql_statement which;
-    read_row_fn read_row;
-    int looks; /* first, instead of waiting for locked rows */
-} my_step;
-
-/* One op as literals, in place of a batch. */
-static int set_one(my_conn *conn, const my_step *step, const rowlock_op *op, rowlock_error *err)
-{
-    const char *note = op->note != NULL ? op->note : "";
-    rlk_text name = {0}, owner = {0}, attempt = {0}, fence = {0}, ttl = {0}, notes = {0},
-             seen = {0};
-    const char *literals[] = {my_bytes(&name, op->name, op->name_length),
-                              my_bytes(&owner, op->owner, strlen(op->owner)),
-                              my_bytes(&attempt, op->attempt, sizeof op->attempt),
-                              my_number(&fence, (int64_t)op->fence),
-                              my_number(&ttl, op->ttl_us),
-                              my_bytes(&seen, op->seen, seen_size(op)),
-                              my_bytes(&notes, note, strlen(note))};
-    int failed;
-
-    my_start(conn);
-    my_add(conn, SQL_BEGIN_ONE, literals, sizeof literals / sizeof *literals);
-    if (step->looks)
-        my_add(conn, SQL_RELEASE_LOOK_ONE, literals, 1);
-    my_add(conn, step->which, NULL, 0);
-    failed = name.failed || owner.failed || attempt.failed || fence.failed || ttl.failed ||
-             notes.failed || seen.failed;
-    rlk_text_free(&seen);
-    rlk_text_free(&name);
-    rlk_text_free(&owner);
-    rlk_text_free(&attempt);
-    rlk_text_free(&fence);
-    rlk_text_free(&ttl);
-    rlk_text_free(&notes);
-    return failed ? rlk_fail_memory(err) : ROWLOCK_OK;
-}
-
-static int run_one(my_conn *conn, const my_step *step, rowlock_op *op, int64_t deadline,
-                   rowlock_error *err)
-{
-    MYSQL_RES *result = NULL;
-    int status = set_one(conn, step, op, err);
-
-    if (status == ROWLOCK_OK)
-        status = my_run(conn, deadline, &result, err);
-    if (status == ROWLOCK_OK)
-        read_rows(result, op, 1, step->read_row);
-    return status;
-}
-
-/* The same for all open ops. More than one packet is needed only where one does not take
- * them; each is a transaction of its own then, and a failure after the first leaves something done.
- */
-static int run_open(my_conn *conn, const my_step *step, rowlock_op *ops, size_t n, int64_t deadline,
-                    rowlock_error *err)
-{
-    int packets = 0, status = ROWLOCK_OK;
-
-    for (size_t from = 0; from < n && status == ROWLOCK_OK; packets++) {
-        MYSQL_RES *result = NULL;
-
-        if (add_ops(conn, ops, n, &from) == 0)
-            break;
-        set_begin(conn, 0);
-        my_add(conn, SQL_START, NULL, 0);
-        if (step->looks)
-            my_add(conn, SQL_RELEASE_LOOK, NULL, 0);
-        my_add(conn, step->which, NULL, 0);
-        status = my_run(conn, deadline, &result, err);
-        if (status == ROWLOCK_OK)
-            read_rows(result, ops, n, step->read_row);
-    }
-    if (status != ROWLOCK_OK && packets > 1) {
-        conn->dead = 1;
-        return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
-                               "a part of the batch was done, then the server failed");
-    }
-    return status;
-}
-
-static void set_status(rowlock_op *ops, size_t n, int from, int to)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (from == 0 || ops[i].status == from)
-            ops[i].status = to;
-    }
-}
-
-static size_t count_status(const rowlock_op *ops, size_t n, int status)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < n; i++)
-        count += ops[i].status == status;
-    return count;
-}
-
-static void clear_answer(rowlock_op *op)
-{
-    op->hold_count = 0;
-    op->remaining_us = 0;
-    op->holder_fence = 0;
-    op->holder[0] = '\0';
-}
 
 static void set_holder(rowlock_op *op, const char *owner, size_t length)
 {
@@ -226,15 +18,21 @@ static void set_holder(rowlock_op *op, const char *owner, size_t length)
     op->holder[length] = '\0';
 }
 
-/* i, own, mine, fence, hold_count, remaining, owner, late */
-static void read_acquired(rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
+void my_read_acquired(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
 {
     int own = my_int(row[1]) != 0, mine = my_int(row[2]) != 0;
     int64_t remaining = my_int(row[5]);
 
-    clear_answer(op);
-    if (remaining <= 0 || my_int(row[4]) == 0)
+    (void)conn;
+    my_clear_answer(op);
+    if (remaining <= 0 || my_int(row[4]) == 0) {
+        if (row[8] != NULL) { /* others come first */
+            op->is_queue = 1;
+            op->remaining_us = my_int(row[8]);
+            op->status = ROWLOCK_BUSY;
+        }
         return;
+    }
     op->remaining_us = remaining;
     if (own && mine) {
         op->fence = (uint64_t)my_int(row[3]);
@@ -248,37 +46,25 @@ static void read_acquired(rowlock_op *op, MYSQL_ROW row, const unsigned long *le
         op->status = ROWLOCK_BUSY;
 }
 
-static int64_t pause(int64_t pause_us)
-{
-    rlk_sleep_until(rlk_clock_us() + pause_us, NULL, 0);
-    return pause_us * 2 < LAST_PAUSE_US ? pause_us * 2 : LAST_PAUSE_US;
-}
-
-static int64_t patience(int64_t deadline)
-{
-    int64_t until = rlk_clock_us() + PATIENCE_US;
-
-    return until < deadline ? until : deadline;
-}
-
 /* i, hold_count, done, attempt */
-static void read_released(rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
+static void read_released(my_conn *conn, rowlock_op *op, MYSQL_ROW row,
+                          const unsigned long *lengths)
 {
+    (void)conn;
     op->hold_count = (uint32_t)my_int(row[1]);
     op->status = my_int(row[2]) != 0 ? ROWLOCK_OK : ROWLOCK_BUSY;
     if (op->status == ROWLOCK_BUSY && lengths[3] == sizeof op->seen)
         memcpy(op->seen, row[3], sizeof op->seen);
 }
 
-/* Frees what is late, all at once; it is open again. *any: there was something. */
-static int undo_late(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, int *any,
-                     rowlock_error *err)
+int my_undo_late(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, int *any,
+                 rowlock_error *err)
 {
-    const my_step release = {SQL_RELEASE, read_released, 0};
+    const my_step release = {{{SQL_START, NULL}, {SQL_RELEASE, NULL}}, 2, read_released};
     rowlock_op *undo;
     int status = ROWLOCK_EUNKNOWN;
 
-    *any = count_status(ops, n, STATUS_LATE) > 0;
+    *any = my_count_status(ops, n, STATUS_LATE) > 0;
     if (!*any)
         return ROWLOCK_OK;
     undo = malloc(n * sizeof *undo);
@@ -289,11 +75,11 @@ static int undo_late(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
         undo[i].status = STATUS_OPEN;
         memcpy(undo[i].seen, ops[i].attempt, sizeof undo[i].seen);
         rlk_random(undo[i].attempt, sizeof undo[i].attempt);
-        clear_answer(&ops[i]);
+        my_clear_answer(&ops[i]);
         ops[i].status = STATUS_OPEN;
     }
     if (undo != NULL)
-        status = run_open(conn, &release, undo, n, deadline, err);
+        status = my_run_open(conn, &release, undo, n, deadline, err);
     free(undo);
     if (status == ROWLOCK_OK)
         return ROWLOCK_OK;
@@ -302,18 +88,107 @@ static int undo_late(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
                            "acquired too late, and could not be undone");
 }
 
+static int has_ticket(const rowlock_op *ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].ticket != 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* The columns of acquire_answer, then bad */
+static void read_acquired_one(my_conn *conn, rowlock_op *op, MYSQL_ROW row,
+                              const unsigned long *lengths)
+{
+    my_read_acquired(conn, op, row, lengths);
+    conn->in_line = my_int(row[9]) > 1;
+}
+
+void my_step_add_take(my_step *step, int in_line, int has_ticket)
+{
+    my_step_add(step, SQL_ACQUIRE_ONE, NULL);
+    if (in_line)
+        my_step_add(step, SQL_ACQUIRE_ONE_IF, NULL);
+    my_step_add(step, SQL_ACQUIRE_ONE_WRITE, NULL);
+    if (has_ticket)
+        my_step_add(step, SQL_ACQUIRE_ONE_OFF, NULL);
+}
+
+/* Others come first: how long the first of them lives. Still open if there is nobody any more. */
+static int read_first(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_error *err)
+{
+    MYSQL_RES *result = NULL;
+    MYSQL_ROW row;
+    int status;
+
+    my_start(conn);
+    my_add(conn, SQL_ACQUIRE_ONE_FIRST, NULL, 0);
+    status = my_run(conn, deadline, &result, err);
+    row = status == ROWLOCK_OK ? mysql_fetch_row(result) : NULL;
+    if (row != NULL) {
+        op->status = ROWLOCK_BUSY;
+        op->is_queue = 1;
+        op->remaining_us = my_int(row[0]);
+    }
+    mysql_free_result(result);
+    return status;
+}
+
+/* One lock. The queue is asked about if the row is absent or marked as waited for, which a second
+ * packet finds out; the connection remembers, since the next lock is mostly like the last one. */
+static int try_one(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_error *err)
+{
+    int status = ROWLOCK_OK, asked = 0;
+    rlk_text number = {0};
+    const char *upto = my_number(&number, my_upto(op));
+
+    if (number.failed)
+        return rlk_fail_memory(err);
+    while (status == ROWLOCK_OK && op->status == STATUS_OPEN && !asked) {
+        my_step step = {.read_row = read_acquired_one};
+
+        asked = conn->in_line || op->ticket != 0;
+        if (asked)
+            my_step_add(&step, SQL_UPTO, upto);
+        my_step_add_take(&step, asked, op->ticket != 0);
+        my_step_add(&step, SQL_ACQUIRE_ONE_ANSWER, NULL);
+        conn->in_line = 1; /* there is no answer for a row that is absent */
+        status = my_run_one(conn, &step, op, deadline, err);
+        if (!conn->in_line)
+            break;
+    }
+    if (status == ROWLOCK_OK && op->status == STATUS_OPEN && conn->in_line)
+        status = read_first(conn, op, deadline, err);
+    rlk_text_free(&number);
+    return status;
+}
+
+/* Several locks. */
+static my_step acquire_step(enum sql_statement first, const rowlock_op *ops, size_t n)
+{
+    my_step step = {.read_row = my_read_acquired};
+
+    my_step_add(&step, first, NULL);
+    my_step_add(&step, SQL_ACQUIRE, NULL);
+    if (has_ticket(ops, n))
+        my_step_add(&step, SQL_ACQUIRE_OFF, NULL);
+    my_step_add(&step, SQL_ACQUIRE_ANSWER, NULL);
+    return step;
+}
+
 static int try_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err)
 {
-    const my_step one = {SQL_ACQUIRE_ONE, read_acquired, 0}, many = {SQL_ACQUIRE, read_acquired, 0};
+    const my_step step = acquire_step(SQL_START, ops, n);
     int any_late = 0, status = ROWLOCK_OK;
 
     do {
         if (n == 1)
-            status = run_one(conn, &one, ops, deadline, err);
+            status = try_one(conn, ops, deadline, err);
         else
-            status = run_open(conn, &many, ops, n, deadline, err);
+            status = my_run_open(conn, &step, ops, n, deadline, err);
         if (status == ROWLOCK_OK)
-            status = undo_late(conn, ops, n, deadline, &any_late, err);
+            status = my_undo_late(conn, ops, n, deadline, &any_late, err);
     } while (status == ROWLOCK_OK && any_late && rlk_clock_us() < deadline);
     return status;
 }
@@ -321,17 +196,16 @@ static int try_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, 
 static int acquire_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
                         rowlock_error *err)
 {
-    int64_t until = patience(deadline), pause_us = FIRST_PAUSE_US;
+    my_patience patience = my_patience_start(deadline);
     int status = try_each(conn, ops, n, deadline, err);
 
-    while (status == ROWLOCK_OK && count_status(ops, n, STATUS_OPEN) > 0) {
-        if (rlk_clock_us() + pause_us >= until) {
-            set_status(ops, n, STATUS_OPEN, ROWLOCK_BUSY);
+    while (status == ROWLOCK_OK && my_count_status(ops, n, STATUS_OPEN) > 0) {
+        if (!my_patience_pause(&patience)) {
+            my_set_status(ops, n, STATUS_OPEN, ROWLOCK_BUSY);
             break;
         }
-        pause_us = pause(pause_us);
         status = try_each(conn, ops, n, deadline, err);
-        if (status != ROWLOCK_OK && count_status(ops, n, ROWLOCK_OK) > 0) {
+        if (status != ROWLOCK_OK && my_count_status(ops, n, ROWLOCK_OK) > 0) {
             conn->dead = 1;
             status = rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
                                      "a part of the batch was acquired, then the server failed");
@@ -346,21 +220,12 @@ static int try_all(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, i
                    rowlock_error *err)
 {
     enum { OUT_OF_RANGE = 1690 };
-    MYSQL_RES *result = NULL;
+    const my_step step = acquire_step(SQL_GATE, ops, n);
     rowlock_error own = {0};
-    size_t from = 0;
     int status;
 
-    set_status(ops, n, 0, STATUS_OPEN);
-    if (add_ops(conn, ops, n, &from) < n && !conn->json.failed)
-        return rlk_fail(err, ROWLOCK_EINVAL,
-                        "%zu names do not fit into one request of %zu bytes: acquire fewer at "
-                        "once, or raise max_allowed_packet",
-                        n, conn->packet_max);
-    set_begin(conn, 1);
-    my_add(conn, SQL_GATE, NULL, 0);
-    my_add(conn, SQL_ACQUIRE, NULL, 0);
-    status = my_run(conn, deadline, &result, &own);
+    my_set_status(ops, n, 0, STATUS_OPEN);
+    status = my_run_whole(conn, &step, ops, n, 1, deadline, &own);
     *raced = status == ROWLOCK_EDRIVER && own.native_code == OUT_OF_RANGE;
     if (*raced)
         return ROWLOCK_OK;
@@ -369,14 +234,13 @@ static int try_all(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, i
             *err = own;
         return status;
     }
-    read_rows(result, ops, n, read_acquired);
-    status = undo_late(conn, ops, n, deadline, raced, err);
+    status = my_undo_late(conn, ops, n, deadline, raced, err);
     if (status != ROWLOCK_OK)
         return status;
-    if (count_status(ops, n, ROWLOCK_OK) < n) {
+    if (my_count_status(ops, n, ROWLOCK_OK) < n) {
         for (size_t i = 0; i < n; i++) {
             if (ops[i].status == ROWLOCK_OK) {
-                clear_answer(&ops[i]);
+                my_clear_answer(&ops[i]);
                 ops[i].status = STATUS_OPEN;
             }
         }
@@ -387,36 +251,25 @@ static int try_all(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, i
 static int acquire_all(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
                        rowlock_error *err)
 {
-    int64_t until = patience(deadline), pause_us = FIRST_PAUSE_US;
+    my_patience patience = my_patience_start(deadline);
 
     for (;;) {
         int raced = 0, status = try_all(conn, ops, n, deadline, &raced, err);
 
-        if (status != ROWLOCK_OK || count_status(ops, n, ROWLOCK_OK) == n)
+        if (status != ROWLOCK_OK || my_count_status(ops, n, ROWLOCK_OK) == n)
             return status;
-        if (count_status(ops, n, ROWLOCK_BUSY) > 0)
+        if (my_count_status(ops, n, ROWLOCK_BUSY) > 0)
             break;
-        if (rlk_clock_us() + pause_us >= (raced ? deadline : until))
+        if (raced ? rlk_clock_us() >= deadline : !my_patience_pause(&patience))
             break;
-        if (!raced)
-            pause_us = pause(pause_us);
     }
     for (size_t i = 0; i < n; i++) {
         if (ops[i].status == STATUS_OPEN) {
-            clear_answer(&ops[i]);
+            my_clear_answer(&ops[i]);
             ops[i].status = ROWLOCK_BUSY;
         }
     }
     return ROWLOCK_OK;
-}
-
-static void start_call(rowlock_op *ops, size_t n)
-{
-    my_client_enter();
-    for (size_t i = 0; i < n; i++) {
-        clear_answer(&ops[i]);
-        ops[i].status = STATUS_OPEN;
-    }
 }
 
 int my_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
@@ -424,7 +277,7 @@ int my_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_
 {
     int64_t deadline = my_deadline(timeout_ms);
 
-    start_call(ops, n);
+    my_start_call(ops, n);
     rlk_ok(err);
     if (all && n > 1)
         return acquire_all(conn, ops, n, deadline, err);
@@ -432,8 +285,9 @@ int my_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_
 }
 
 /* i, renewed, hold_count, remaining */
-static void read_renewed(rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
+static void read_renewed(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
 {
+    (void)conn;
     (void)lengths;
     op->status = my_int(row[1]) != 0 ? ROWLOCK_OK : ROWLOCK_BUSY;
     op->hold_count = (uint32_t)my_int(row[2]);
@@ -442,14 +296,14 @@ static void read_renewed(rowlock_op *op, MYSQL_ROW row, const unsigned long *len
 
 int my_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
 {
-    const my_step renew = {SQL_RENEW, read_renewed, 0};
+    const my_step renew = {{{SQL_START, NULL}, {SQL_RENEW, NULL}}, 2, read_renewed};
     int64_t deadline = my_deadline(timeout_ms);
     int status;
 
-    start_call(ops, n);
+    my_start_call(ops, n);
     rlk_ok(err);
-    status = run_open(conn, &renew, ops, n, deadline, err);
-    set_status(ops, n, STATUS_OPEN, ROWLOCK_LOST);
+    status = my_run_open(conn, &renew, ops, n, deadline, err);
+    my_set_status(ops, n, STATUS_OPEN, ROWLOCK_LOST);
     return status;
 }
 
@@ -471,22 +325,49 @@ static int tell_locked(int status, rowlock_error *err)
                            "ROLLBACK");
 }
 
-int my_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
+/* Locked rows are waited for, or only looked at (`looks`: the literal of a single name, or ""). The
+ * bell (NULL: none) rings after the COMMIT. */
+static my_step release_step(size_t n, const char *looks, const char *bell)
 {
-    const my_step one = {SQL_RELEASE_ONE, read_released, timeout_ms < RELEASE_WAITS_MS};
-    const my_step many = {SQL_RELEASE, read_released, timeout_ms < RELEASE_WAITS_MS};
+    my_step step = {.read_row = read_released};
+
+    if (n > 1)
+        my_step_add(&step, SQL_START, NULL);
+    if (looks != NULL)
+        my_step_add(&step, n > 1 ? SQL_RELEASE_LOOK : SQL_RELEASE_LOOK_ONE, n > 1 ? NULL : looks);
+    my_step_add(&step, n > 1 ? SQL_RELEASE : SQL_RELEASE_ONE, NULL);
+    if (bell != NULL)
+        my_step_add(&step, SQL_RING, bell);
+    return step;
+}
+
+int my_release(void *handle, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
+{
+    my_conn *conn = handle;
     int64_t deadline = release_deadline(timeout_ms);
+    rlk_text name = {0}, ring = {0};
+    const char *looks = NULL, *bell = my_bell_literal(conn, ops, n, &ring);
     rowlock_error local;
+    my_step step;
     int status;
 
     err = err == NULL ? &local : err;
-    start_call(ops, n);
+    my_start_call(ops, n);
     rlk_ok(err);
-    if (n == 1)
-        status = run_one(conn, &one, ops, deadline, err);
+    if (timeout_ms < RELEASE_WAITS_MS)
+        looks = my_bytes(&name, ops[0].name, ops[0].name_length);
+    step = release_step(n, looks, bell);
+    if (name.failed || ring.failed)
+        status = rlk_fail_memory(err);
+    else if (n == 1)
+        status = my_run_one(conn, &step, ops, deadline, err);
     else
-        status = run_open(conn, &many, ops, n, deadline, err);
-    set_status(ops, n, STATUS_OPEN, ROWLOCK_LOST);
+        status = my_run_open(conn, &step, ops, n, deadline, err);
+    if (status == ROWLOCK_OK && bell != NULL)
+        conn->bell[0] = '\0';
+    my_set_status(ops, n, STATUS_OPEN, ROWLOCK_LOST);
+    rlk_text_free(&name);
+    rlk_text_free(&ring);
     return tell_locked(status, err);
 }
 
@@ -504,11 +385,9 @@ int my_force_release(void *handle, rowlock_op *op, uint32_t timeout_ms, rowlock_
     int status;
 
     err = err == NULL ? &local : err;
-    start_call(op, 1);
+    my_start_call(op, 1);
     rlk_ok(err);
-    rlk_text_clear(&conn->json);
-    rlk_text_str(&conn->json, "'[]'");
-    set_begin(conn, 0);
+    my_begin_none(conn);
     my_add(conn, SQL_START, NULL, 0);
     if (timeout_ms < RELEASE_WAITS_MS)
         my_add(conn, SQL_RELEASE_LOOK_ONE, &n, 1);

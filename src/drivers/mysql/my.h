@@ -6,12 +6,17 @@
  *   address.c   mysql://user:password@host:port/database?...
  *   client.c    the two client libraries, made one; every wait ends by a deadline
  *   exec.c      one packet there, its results back, errors put into classes
+ *   batch.c     operations as packets, and their rows back
  *   lease.c     acquire, renew, release, force_release
- *   admin.c     reap, list
+ *   queue.c     tickets: enqueue, leave, look
+ *   turn.c      waiting for a bell, and taking the lock
+ *   bell.c      what bells are called
+ *   admin.c     reap, list, waiters
  *   tx.c        transaction mode on the driver's own connections
  *   lock.c      locking rows in a transaction, whosever connection it is
  *   native.c    connections of the application's: checks, statements, the guard
- *   schema.c    the tables' version and steps */
+ *   schema.c    the tables' version and steps
+ *   diagnose.c  what locks on the server depend on */
 #ifndef MY_H
 #define MY_H
 
@@ -39,11 +44,17 @@ enum my_ssl_mode {
     MY_SSL_VERIFY_IDENTITY
 };
 
+#define MY_BELL_SIZE 65 /* the longest name of a lock of the server's, with its NUL */
+
 typedef struct my_conn {
     MYSQL *mysql;
     int dead;     /* must not be used again */
     int borrowed; /* of the application's, see my_native_run() */
     int foreign;  /* has the application's settings, until the next packet */
+    int no_bells; /* where they would be known to one server of several, or were refused */
+    int unmarked; /* rows that the last enqueue found locked */
+    int in_line;  /* the last lock was absent, or marked as waited for */
+    char bell[MY_BELL_SIZE]; /* the one that it has; empty: none */
     size_t packet_max;
     char *prefix, *schema;
     char *database;       /* the connection's own */
@@ -130,6 +141,24 @@ int my_reap(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit, uin
             rowlock_error *err);
 int my_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, void *payload,
             uint32_t timeout_ms, rowlock_error *err);
+int my_waiters(void *conn, const rowlock_list_query *query, rowlock_waiter_fn fn, void *payload,
+               uint32_t timeout_ms, rowlock_error *err);
+
+int my_enqueue(void *conn, rowlock_op *ops, size_t n, int64_t life_us, int with_bell,
+               uint32_t timeout_ms, rowlock_error *err);
+int my_turn(void *conn, rowlock_op *op, uint32_t wait_ms, const int *fds, int n_fds,
+            uint32_t timeout_ms, rowlock_error *err);
+int my_leave(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
+int my_look(void *conn, rowlock_op *ops, size_t n, int64_t life_us, uint32_t timeout_ms,
+            rowlock_error *err);
+
+/* The bell that this connection has, as a literal, if it is that of one of the ops; else NULL. */
+const char *my_bell_literal(const my_conn *conn, const rowlock_op *ops, size_t n, rlk_text *out);
+
+/* FNV-1a, begun with MY_HASH_START: of what is too long for the name of a lock of the server's. */
+#define MY_HASH_START 14695981039346656037ULL
+uint64_t my_hash(uint64_t hash, const void *bytes, size_t n);
+
 /* No answer yet. */
 void my_clear(rowlock_op *op, int status);
 
@@ -162,6 +191,8 @@ int my_lock(const rowlock_target *target, rowlock_op *ops, size_t n, uint32_t wa
 int my_guard(const rowlock_target *target, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
 int my_end(void *conn, int commit, uint32_t timeout_ms, rowlock_error *err);
 void *my_native(void *conn);
+int my_diagnose(void *conn, rowlock_finding_fn fn, void *payload, uint32_t timeout_ms,
+                rowlock_error *err);
 int my_schema_version(void *conn, int *out, uint32_t timeout_ms, rowlock_error *err);
 int my_schema_apply(void *conn, int from, int to, uint32_t timeout_ms, rowlock_error *err);
 

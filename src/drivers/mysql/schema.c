@@ -40,15 +40,13 @@ int my_schema_version(void *conn, int *out, uint32_t timeout_ms, rowlock_error *
 }
 
 /* Names of the server's locks have at most 64 characters and belong to the whole server: a hash of
- * the database, and the prefix in full (31 at most). FNV-1a; a collision only makes two wait. */
+ * the database, and the prefix in full (31 at most). A collision only makes two wait. */
 static const char *lock_name(const my_conn *conn, rlk_text *out)
 {
     const char *place = conn->schema != NULL ? conn->schema : conn->database;
-    uint64_t hash = 14695981039346656037ULL;
+    uint64_t hash = my_hash(MY_HASH_START, place, strlen(place));
     rlk_text name = {0};
 
-    for (const char *c = place; *c != '\0'; c++)
-        hash = (hash ^ (unsigned char)*c) * 1099511628211ULL;
     rlk_text_str(&name, "rowlock:");
     rlk_text_hex(&name, &hash, sizeof hash);
     rlk_text_str(&name, ":");

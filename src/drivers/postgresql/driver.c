@@ -43,6 +43,18 @@ const char *pg_text_of(pg_statement statement)
         [PG_SAVEPOINT] = SQL_SAVEPOINT,
         [PG_SAVEPOINT_RELEASE] = SQL_SAVEPOINT_RELEASE,
         [PG_SAVEPOINT_UNDO] = SQL_SAVEPOINT_UNDO,
+        [PG_ENQUEUE] = SQL_ENQUEUE,
+        [PG_BELL] = SQL_BELL,
+        [PG_TURN] = SQL_TURN,
+        [PG_RING] = SQL_RING,
+        [PG_HUSH] = SQL_HUSH,
+        [PG_LISTEN] = SQL_LISTEN,
+        [PG_UNLISTEN] = SQL_UNLISTEN,
+        [PG_LEAVE] = SQL_LEAVE,
+        [PG_LOOK] = SQL_LOOK,
+        [PG_WAITERS] = SQL_WAITERS,
+        [PG_DIAGNOSE_SERVER] = SQL_DIAGNOSE_SERVER,
+        [PG_DIAGNOSE_TABLES] = SQL_DIAGNOSE_TABLES,
     };
 
     return sql_text[numbers[statement]];
@@ -62,6 +74,11 @@ const char *pg_sql(pg_link *conn, pg_statement statement)
     if (sql->failed)
         rlk_text_free(sql);
     return sql->data;
+}
+
+int pg_migration_count(void)
+{
+    return MIGRATION_COUNT;
 }
 
 const rowlock_migration *pg_migration(int version)
@@ -170,6 +187,12 @@ const rowlock_driver *rowlock_postgresql(void)
         .guard = pg_guard,
         .end = pg_end,
         .native = pg_native,
+        .enqueue = pg_enqueue,
+        .turn = pg_turn,
+        .leave = pg_leave,
+        .look = pg_look,
+        .waiters = pg_waiters,
+        .diagnose = pg_diagnose,
     };
 
     return &driver;

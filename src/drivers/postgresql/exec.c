@@ -156,11 +156,15 @@ static void session_params(pg_params *params, int64_t lock_ms, int64_t left_ms,
     pg_put_bool(params, only_transaction);
 }
 
-void pg_session_params(pg_params *params, int64_t left_ms, int only_transaction)
+static int64_t row_lock_ms(int64_t left_ms)
 {
     /* With little time left half of it is for the answer. */
-    session_params(params, left_ms / 2 < ROW_LOCK_MS ? left_ms / 2 : ROW_LOCK_MS, left_ms,
-                   only_transaction);
+    return left_ms / 2 < ROW_LOCK_MS ? left_ms / 2 : ROW_LOCK_MS;
+}
+
+void pg_session_params(pg_params *params, int64_t left_ms, int only_transaction)
+{
+    session_params(params, row_lock_ms(left_ms), left_ms, only_transaction);
 }
 
 void pg_migration_params(pg_params *params, int64_t left_ms)
@@ -181,11 +185,19 @@ static int queue_sync(pg_link *conn, exchange *x)
     return PQpipelineSync(conn->pg);
 }
 
+enum { PREPARED_NAME_SIZE = 48 };
+
+static void name_prepared(char name[PREPARED_NAME_SIZE], const pg_link *conn,
+                          pg_statement statement)
+{
+    snprintf(name, PREPARED_NAME_SIZE, "rowlock_%d_%u", (int)statement, conn->generation);
+}
+
 static int queue_prepared(pg_link *conn, exchange *x, pg_statement statement)
 {
-    char name[48];
+    char name[PREPARED_NAME_SIZE];
 
-    snprintf(name, sizeof name, "rowlock_%d_%u", (int)statement, conn->generation);
+    name_prepared(name, conn, statement);
     if (!conn->is_prepared[statement]) {
         if (!PQsendPrepare(conn->pg, name, conn->sql[statement].data, 0, NULL))
             return 0;
@@ -205,11 +217,17 @@ static int queue_statement(pg_link *conn, exchange *x, pg_statement statement)
     return x->main >= 0;
 }
 
-static int queue_direct(pg_link *conn, exchange *x, pg_statement statement, int64_t left_ms)
+/* Were the session's timeouts made for a bound that is much different? */
+static int is_limit_off(const pg_link *conn, int64_t left_ms)
 {
     int64_t off = left_ms > conn->limit_ms ? left_ms - conn->limit_ms : conn->limit_ms - left_ms;
 
-    if (off * 100 > left_ms * LIMIT_SLACK_PERCENT) {
+    return off * 100 > left_ms * LIMIT_SLACK_PERCENT;
+}
+
+static int queue_direct(pg_link *conn, exchange *x, pg_statement statement, int64_t left_ms)
+{
+    if (is_limit_off(conn, left_ms)) {
         pg_session_params(&conn->session_params, left_ms, 0);
         x->session = queue(conn, x, NULL, conn->sql[PG_SESSION].data, &conn->session_params);
         conn->limit_ms = left_ms;
@@ -386,4 +404,67 @@ int pg_script(pg_link *conn, const char *sql, int64_t deadline, rowlock_error *e
     if (got == 1 && PQstatus(conn->pg) == CONNECTION_OK && !PQenterPipelineMode(conn->pg))
         return rlk_fail(err, ROWLOCK_ECONNECT, "cannot use the connection any more");
     return status;
+}
+
+/* ---- trips on a direct connection */
+
+int pg_trip_begin(pg_link *conn, pg_trip *trip, int64_t left_ms, rowlock_error *err)
+{
+    int status = pg_check_idle(conn->pg, err);
+
+    *trip = (pg_trip){.pg = conn->pg};
+    if (status != ROWLOCK_OK)
+        return status;
+    if (pg_sql(conn, PG_SESSION) == NULL)
+        return rlk_fail_memory(err);
+    if (is_limit_off(conn, left_ms)) {
+        pg_session_params(&conn->session_params, left_ms, 0);
+        pg_trip_add(trip, conn->sql[PG_SESSION].data, &conn->session_params);
+        pg_trip_sync(trip);
+        trip->base = trip->syncs;
+        conn->limit_ms = left_ms;
+    }
+    return ROWLOCK_OK;
+}
+
+int pg_trip_call(pg_link *conn, pg_trip *trip, pg_statement statement)
+{
+    const char *sql = pg_sql(conn, statement);
+    char name[PREPARED_NAME_SIZE];
+
+    name_prepared(name, conn, statement);
+    if (!trip->failed && !conn->is_prepared[statement] && sql != NULL &&
+        PQsendPrepare(conn->pg, name, sql, 0, NULL))
+        trip->prepares[trip->count++] = (int)statement + 1;
+    if (!trip->failed && sql != NULL && pg_send(conn->pg, name, NULL, &conn->params))
+        return trip->count++;
+    trip->failed = 1;
+    return 0;
+}
+
+int pg_trip_end(pg_link *conn, pg_trip *trip, int64_t deadline, rowlock_error *err)
+{
+    int could_begin = trip->syncs > trip->base;
+    int got = pg_trip_run(trip, deadline);
+
+    if (trip->base > 0 && trip->results[0] == NULL)
+        conn->limit_ms = 0;
+    for (int i = 0; i < trip->count; i++) {
+        if (trip->prepares[i] > 0 && trip->results[i] != NULL)
+            conn->is_prepared[trip->prepares[i] - 1] = 1;
+    }
+    if (trip->error != NULL && pg_is_fatal(trip->error))
+        return pg_said_no(conn, trip->error, err);
+    if (trip->failed && !could_begin)
+        return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, "cannot send to the server: %s",
+                               PQerrorMessage(conn->pg));
+    if (got == 0)
+        return late(err);
+    return got < 0 ? lost(conn->pg, err) : ROWLOCK_OK;
+}
+
+int pg_trip_is_done(const pg_trip *trip, int query, int part)
+{
+    return trip->results[query] != NULL &&
+           (trip->error == NULL || trip->error_part != trip->base + part);
 }

@@ -12,7 +12,14 @@ enum { SHORTEST_RELEASE_MS = 50 };
 
 /* ---- acquire */
 
-enum { ACQUIRE_ACQUIRED = 1, ACQUIRE_FENCE, ACQUIRE_COUNT, ACQUIRE_REMAINING, ACQUIRE_HOLDER };
+enum {
+    ACQUIRE_ACQUIRED = 1,
+    ACQUIRE_FENCE,
+    ACQUIRE_COUNT,
+    ACQUIRE_REMAINING,
+    ACQUIRE_HOLDER,
+    ACQUIRE_QUEUE
+};
 
 /* Somebody else's live lock, by what could be seen. Else the row was free, or ours, and yet not
  * had. */
@@ -37,6 +44,8 @@ static void read_acquired(rowlock_op *ops, size_t n, const PGresult *result)
             op->remaining_us = pg_get_int(result, row, ACQUIRE_REMAINING);
         } else if (is_held_by_other(op, result, row)) {
             pg_busy_seen(op, result, row, ACQUIRE_HOLDER, ACQUIRE_FENCE, ACQUIRE_REMAINING);
+        } else if (!PQgetisnull(result, row, ACQUIRE_QUEUE)) {
+            pg_busy_queue(op, pg_get_int(result, row, ACQUIRE_QUEUE));
         }
     }
 }
@@ -74,6 +83,7 @@ static pg_statement acquire_params(pg_params *params, const rowlock_op *ops, siz
     pg_put_bool(params, all);
     pg_param(params);
     pg_put_bool(params, pass_over);
+    pg_add_array(params, PG_FIELD_PLACE, ops, n);
     return PG_ACQUIRE;
 }
 
@@ -90,6 +100,8 @@ static pg_statement acquire_one_params(pg_params *params, const rowlock_op *op)
     pg_put_i64(params, op->ttl_us);
     pg_param(params);
     pg_put_bytes(params, op->attempt, sizeof op->attempt);
+    pg_param(params);
+    pg_put_i64(params, pg_place_of(op));
     return PG_ACQUIRE_ONE;
 }
 
@@ -97,7 +109,7 @@ static pg_statement acquire_one_params(pg_params *params, const rowlock_op *op)
 static int acquire_round(pg_link *conn, rowlock_op *ops, size_t n, int all, int pass_over,
                          int64_t deadline, rowlock_error *err)
 {
-    pg_statement statement = n == 1 && !pass_over
+    pg_statement statement = n == 1 && !pass_over && ops->ticket == 0
                                  ? acquire_one_params(&conn->params, ops)
                                  : acquire_params(&conn->params, ops, n, all, pass_over);
     PGresult *result;
@@ -184,18 +196,23 @@ int pg_renew(void *memory, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlo
     return rlk_ok(err);
 }
 
-static void release_params(pg_params *params, const rowlock_op *ops, size_t n)
+static void release_params(pg_link *conn, const rowlock_op *ops, size_t n, int tell)
 {
+    pg_params *params = &conn->params;
+
     pg_params_clear(params);
     pg_add_array(params, PG_FIELD_NAME, ops, n);
     pg_add_array(params, PG_FIELD_OWNER, ops, n);
     pg_add_array(params, PG_FIELD_FENCE, ops, n);
     pg_add_array(params, PG_FIELD_ATTEMPT, ops, n);
     pg_add_array(params, PG_FIELD_SEEN, ops, n);
+    pg_add_channels(conn, ops, n, tell);
 }
 
-static void release_one_params(pg_params *params, const rowlock_op *op)
+static void release_one_params(pg_link *conn, const rowlock_op *op, int tell)
 {
+    pg_params *params = &conn->params;
+
     pg_params_clear(params);
     pg_param(params);
     pg_put_bytes(params, op->name, op->name_length);
@@ -207,6 +224,7 @@ static void release_one_params(pg_params *params, const rowlock_op *op)
     pg_put_bytes(params, op->attempt, sizeof op->attempt);
     pg_param(params);
     pg_put_bytes(params, op->seen, sizeof op->seen);
+    pg_add_channel(conn, tell ? op : NULL);
 }
 
 /* A row with an attempt in it was not released: others have changed it. */
@@ -220,11 +238,23 @@ static void read_released(rowlock_op *op, const PGresult *result, int row)
     }
 }
 
+/* The op whose bell this connection has. */
+static const rowlock_op *find_ringer(const pg_link *conn, const rowlock_op *ops, size_t n)
+{
+    for (size_t i = 0; conn->bell != 0 && i < n; i++) {
+        if (ops[i].ticket == conn->bell)
+            return &ops[i];
+    }
+    return NULL;
+}
+
 static int release_round(pg_link *conn, pg_statement statement, rowlock_op *ops, size_t n,
                          int64_t deadline, rowlock_error *err)
 {
+    const rowlock_op *ringer = find_ringer(conn, ops, n);
     PGresult *result;
-    int status = pg_call(conn, statement, &result, deadline, err);
+    int status = ringer == NULL ? pg_call(conn, statement, &result, deadline, err)
+                                : pg_call_and_ring(conn, statement, ringer, &result, deadline, err);
 
     if (status != ROWLOCK_OK)
         return status;
@@ -236,6 +266,24 @@ static int release_round(pg_link *conn, pg_statement statement, rowlock_op *ops,
     }
     PQclear(result);
     return ROWLOCK_OK;
+}
+
+static int release_all(pg_link *conn, rowlock_op *ops, size_t n, int tell, int64_t deadline,
+                       rowlock_error *err)
+{
+    int status = ROWLOCK_OK;
+
+    pg_ask_all(ops, n);
+    if (n == 1) {
+        /* Who waits for one that has a bell waits for that. */
+        release_one_params(conn, ops, tell && find_ringer(conn, ops, n) == NULL);
+        status = release_round(conn, PG_RELEASE_ONE, ops, n, deadline, err);
+    }
+    if (status == ROWLOCK_OK && pg_unanswered(ops, n) > 0) {
+        release_params(conn, ops, n, tell);
+        status = release_round(conn, PG_RELEASE, ops, n, deadline, err);
+    }
+    return status;
 }
 
 /* That a row is locked must not become unknown because the last of the time is too little to be
@@ -260,31 +308,35 @@ int pg_release(void *memory, rowlock_op *ops, size_t n, uint32_t timeout_ms, row
 {
     pg_link *conn = memory;
     int64_t deadline = release_deadline(timeout_ms);
-    int status = ROWLOCK_OK;
     rowlock_error local;
+    int status;
 
     if (err == NULL)
         err = &local;
-    pg_ask_all(ops, n);
-    if (n == 1) {
-        release_one_params(&conn->params, ops);
-        status = release_round(conn, PG_RELEASE_ONE, ops, n, deadline, err);
-    }
-    if (status == ROWLOCK_OK && pg_unanswered(ops, n) > 0) {
-        release_params(&conn->params, ops, n);
-        status = release_round(conn, PG_RELEASE, ops, n, deadline, err);
-    }
+    status = release_all(conn, ops, n, 1, deadline, err);
+    if (pg_is_telling_refused(status, err))
+        status = release_all(conn, ops, n, 0, deadline, err);
     if (status != ROWLOCK_OK)
         return tell_locked(status, err);
     pg_answer_rest(ops, n, ROWLOCK_LOST);
     return rlk_ok(err);
 }
 
-static int force_round(pg_link *conn, rowlock_op *op, int64_t deadline, rowlock_error *err)
+static int force_round(pg_link *conn, rowlock_op *op, int tell, int64_t deadline,
+                       rowlock_error *err)
 {
     PGresult *result;
-    int status = pg_call(conn, PG_FORCE_RELEASE, &result, deadline, err);
+    int status;
 
+    pg_params_clear(&conn->params);
+    pg_param(&conn->params);
+    pg_put_bytes(&conn->params, op->name, op->name_length);
+    pg_param(&conn->params);
+    pg_put_i64(&conn->params, (int64_t)op->fence);
+    pg_param(&conn->params);
+    pg_put_bytes(&conn->params, op->attempt, sizeof op->attempt);
+    pg_add_channel(conn, tell ? op : NULL);
+    status = pg_call(conn, PG_FORCE_RELEASE, &result, deadline, err);
     if (status == ROWLOCK_OK && PQntuples(result) > 0)
         op->status = ROWLOCK_OK;
     PQclear(result);
@@ -300,19 +352,14 @@ int pg_force_release(void *memory, rowlock_op *op, uint32_t timeout_ms, rowlock_
 
     if (err == NULL)
         err = &local;
-    pg_params_clear(&conn->params);
-    pg_param(&conn->params);
-    pg_put_bytes(&conn->params, op->name, op->name_length);
-    pg_param(&conn->params);
-    pg_put_i64(&conn->params, (int64_t)op->fence);
-    pg_param(&conn->params);
-    pg_put_bytes(&conn->params, op->attempt, sizeof op->attempt);
     op->status = ROWLOCK_LOST;
     op->hold_count = 0;
-    status = force_round(conn, op, deadline, err);
+    status = force_round(conn, op, 1, deadline, err);
+    if (pg_is_telling_refused(status, err))
+        status = force_round(conn, op, 0, deadline, err);
     /* An earlier sending of this very call may have been under way: only now can its work be seen.
      */
     if (status == ROWLOCK_OK && op->status == ROWLOCK_LOST)
-        status = force_round(conn, op, deadline, err);
+        status = force_round(conn, op, 1, deadline, err);
     return status == ROWLOCK_OK ? rlk_ok(err) : tell_locked(status, err);
 }

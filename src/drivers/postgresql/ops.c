@@ -30,7 +30,15 @@ void pg_answer_rest(rowlock_op *ops, size_t n, int status)
         ops[i].remaining_us = 0;
         ops[i].holder_fence = 0;
         ops[i].holder[0] = '\0';
+        ops[i].is_queue = 0;
     }
+}
+
+int64_t pg_place_of(const rowlock_op *op)
+{
+    if (op->ticket != 0)
+        return (int64_t)op->ticket;
+    return op->barge ? 0 : INT64_MAX;
 }
 
 static void put_field(pg_params *params, pg_field field, const rowlock_op *op)
@@ -58,6 +66,12 @@ static void put_field(pg_params *params, pg_field field, const rowlock_op *op)
     case PG_FIELD_SEEN:
         pg_put_item(params, op->seen, sizeof op->seen);
         break;
+    case PG_FIELD_TICKET:
+        pg_put_item_i64(params, (int64_t)op->ticket);
+        break;
+    case PG_FIELD_PLACE:
+        pg_put_item_i64(params, pg_place_of(op));
+        break;
     }
 }
 
@@ -66,7 +80,8 @@ void pg_add_array(pg_params *params, pg_field field, const rowlock_op *ops, size
     static const uint32_t types[] = {
         [PG_FIELD_NAME] = PG_BYTEA, [PG_FIELD_OWNER] = PG_TEXT,   [PG_FIELD_OWNER_BYTES] = PG_BYTEA,
         [PG_FIELD_NOTE] = PG_TEXT,  [PG_FIELD_TTL] = PG_INT8,     [PG_FIELD_FENCE] = PG_INT8,
-        [PG_FIELD_SEEN] = PG_UUID,  [PG_FIELD_ATTEMPT] = PG_UUID,
+        [PG_FIELD_SEEN] = PG_UUID,  [PG_FIELD_ATTEMPT] = PG_UUID, [PG_FIELD_TICKET] = PG_INT8,
+        [PG_FIELD_PLACE] = PG_INT8,
     };
 
     pg_param(params);
@@ -109,10 +124,20 @@ void pg_busy_seen(rowlock_op *op, const PGresult *result, int row, int holder, i
     if (length > ROWLOCK_OWNER_MAX)
         length = ROWLOCK_OWNER_MAX;
     op->status = ROWLOCK_BUSY;
+    op->is_queue = 0;
     op->remaining_us = pg_get_int(result, row, remaining);
     if (op->remaining_us < 0)
         op->remaining_us = 0;
     op->holder_fence = (uint64_t)pg_get_int(result, row, fence);
     memcpy(op->holder, PQgetvalue(result, row, holder), length);
     op->holder[length] = '\0';
+}
+
+void pg_busy_queue(rowlock_op *op, int64_t life_us)
+{
+    op->status = ROWLOCK_BUSY;
+    op->is_queue = 1;
+    op->remaining_us = life_us;
+    op->holder_fence = 0;
+    op->holder[0] = '\0';
 }

@@ -5,8 +5,12 @@
  *   driver.c   the table of functions, opening and closing
  *   address.c  the user's address and the defaults that are added to it
  *   lease.c    acquire, renew, release, force_release
- *   table.c    reap, list
+ *   queue.c    enqueue, leave, look
+ *   turn.c     turn
+ *   bell.c     bells and notifications: what a waiter's connection has besides its ticket
+ *   table.c    reap, list, waiters
  *   schema.c   the version of the tables, migration steps
+ *   diagnose.c what locks on the server depend on
  *   tx.c       transactions on a connection of ours, and what comes before them
  *   native.c   statements in a transaction of the application's, on its connection
  *   try.c      one try to lock rows in either, as parameters and answers
@@ -64,6 +68,18 @@ typedef enum pg_statement {
     PG_SAVEPOINT,
     PG_SAVEPOINT_RELEASE,
     PG_SAVEPOINT_UNDO,
+    PG_ENQUEUE,
+    PG_BELL,
+    PG_TURN,
+    PG_RING,
+    PG_HUSH,
+    PG_LISTEN,
+    PG_UNLISTEN,
+    PG_LEAVE,
+    PG_LOOK,
+    PG_WAITERS,
+    PG_DIAGNOSE_SERVER,
+    PG_DIAGNOSE_TABLES,
     PG_STATEMENT_COUNT
 } pg_statement;
 
@@ -73,6 +89,8 @@ typedef struct pg_params {
     int count;
     size_t starts[PG_PARAMS_MAX];
 } pg_params;
+
+enum { PG_CHANNEL_SIZE = 25 };
 
 /* Not pg_conn: that is libpq's own tag of PGconn. */
 typedef struct pg_link {
@@ -85,6 +103,13 @@ typedef struct pg_link {
     int64_t transaction; /* number of the one that `lock` has begun */
     int64_t limit_ms;    /* the bound that the session's timeouts were made for */
     pg_params params, session_params;
+    /* the queue */
+    uint64_t bell;                 /* the ticket whose bell this connection has; 0: none */
+    int64_t called;                /* when the turn that is under way was */
+    int may_have_bells;            /* of tickets that nobody knows of */
+    char channel[PG_CHANNEL_SIZE]; /* on which the one waiting with `bell` would be told */
+    char listens[PG_CHANNEL_SIZE]; /* the one that is listened to; empty: none */
+    int was_told;                  /* and what was heard there was not made use of yet */
 } pg_link;
 
 /* ---- driver.c */
@@ -94,7 +119,8 @@ const char *pg_text_of(pg_statement statement);
 /* The text of a statement for this connection; NULL if memory is out. */
 const char *pg_sql(pg_link *conn, pg_statement statement);
 const char *pg_schema_or_null(const pg_link *conn);
-/* Step `version` of the tables' history, 1 and up. */
+/* How many steps the tables' history has; step `version` of it, 1 and up. */
+int pg_migration_count(void);
 const rowlock_migration *pg_migration(int version);
 
 /* ---- address.c */
@@ -107,6 +133,9 @@ int pg_connect_start(PGconn **out, const char *address, uint32_t timeout_ms, row
 
 /* 1: ready; 0: the deadline has passed. */
 int pg_wait_socket(const PGconn *pg, short events, int64_t deadline);
+
+/* So many milliseconds from now. */
+int64_t pg_deadline_in(int64_t ms);
 
 /* The deadline of what must still be sent when a statement has used up its time. */
 int64_t pg_deadline_after(int64_t deadline);
@@ -125,19 +154,25 @@ int pg_is_fatal(const PGresult *error);
 /* Puts a query into libpq's buffer: `name` of a prepared statement, or `sql`. 0: cannot. */
 int pg_send(PGconn *pg, const char *name, const char *sql, const pg_params *params);
 
-enum { PG_TRIP_MAX = 6 };
+enum { PG_TRIP_MAX = 10 };
 
 /* Several statements in one round trip, on a connection in pipeline mode: each runs if those before
- * it have succeeded. */
+ * it, back to the last Sync, have succeeded. */
 typedef struct pg_trip {
     PGconn *pg;
     int count;
     int failed;                     /* to send */
+    int syncs, ends[PG_TRIP_MAX];   /* how many statements come before each Sync */
     PGresult *results[PG_TRIP_MAX]; /* of each statement; NULL if it did not run or failed */
+    int prepares[PG_TRIP_MAX];      /* one more than the statement that it prepares */
     PGresult *error;                /* the first */
+    int error_part;                 /* behind how many Syncs it was */
+    int base;                       /* Syncs of settings, whose errors matter least */
 } pg_trip;
 
 void pg_trip_add(pg_trip *trip, const char *sql, const pg_params *params);
+/* Commits. What comes behind runs whatever has become of it. */
+void pg_trip_sync(pg_trip *trip);
 /* 1: all is answered; 0: the deadline; -1: no connection. */
 int pg_trip_run(pg_trip *trip, int64_t deadline);
 void pg_trip_clear(pg_trip *trip); /* to be used again */
@@ -155,6 +190,16 @@ int pg_call(pg_link *conn, pg_statement statement, PGresult **out, int64_t deadl
 /* The same without a transaction or any setting; for statements that come before or form one. */
 int pg_call_bare(pg_link *conn, pg_statement statement, PGresult **out, int64_t deadline,
                  rowlock_error *err);
+
+/* Several statements at once on a direct connection: begin, add, end. Each part up to a Sync is a
+ * transaction. `left_ms`: the bound that the session's timeouts are to have, if they are off. */
+int pg_trip_begin(pg_link *conn, pg_trip *trip, int64_t left_ms, rowlock_error *err);
+/* Adds a prepared statement with conn->params; answers its number among the results. */
+int pg_trip_call(pg_link *conn, pg_trip *trip, pg_statement statement);
+/* OK: all is answered, errors of statements are in the trip. */
+int pg_trip_end(pg_link *conn, pg_trip *trip, int64_t deadline, rowlock_error *err);
+/* Is statement number `query`, behind `part` Syncs of the caller's, done and committed? */
+int pg_trip_is_done(const pg_trip *trip, int query, int part);
 
 /* Runs a script of several statements. What it does stands or falls with the open transaction. */
 int pg_script(pg_link *conn, const char *sql, int64_t deadline, rowlock_error *err);
@@ -221,8 +266,13 @@ typedef enum pg_field {
     PG_FIELD_TTL,
     PG_FIELD_FENCE,
     PG_FIELD_ATTEMPT,
-    PG_FIELD_SEEN
+    PG_FIELD_SEEN,
+    PG_FIELD_TICKET,
+    PG_FIELD_PLACE /* see pg_place_of() */
 } pg_field;
+
+/* Tickets that are lower come first: op's ticket; 0: none does; INT64_MAX: all do. */
+int64_t pg_place_of(const rowlock_op *op);
 
 size_t pg_unanswered(const rowlock_op *ops, size_t n);
 void pg_ask_all(rowlock_op *ops, size_t n);
@@ -239,6 +289,42 @@ rowlock_op *pg_op_of_row(rowlock_op *ops, size_t n, const PGresult *result, int 
 /* BUSY, with what the columns of these numbers say. */
 void pg_busy_seen(rowlock_op *op, const PGresult *result, int row, int holder, int fence,
                   int remaining);
+
+/* BUSY, free, but waited for by others, of whom the first lives for so long. */
+void pg_busy_queue(rowlock_op *op, int64_t life_us);
+
+/* What PG_TURN and PG_LOOK say of a ticket. */
+typedef enum pg_queue_verdict {
+    PG_VERDICT_BUSY,
+    PG_VERDICT_HAD,
+    PG_VERDICT_GONE,
+    PG_VERDICT_AGAIN
+} pg_queue_verdict;
+
+/* ---- bell.c */
+
+/* The channel of the op's name, and as a parameter: NULL, or not `tell`: empty, nobody is told. */
+void pg_name_channel(char out[PG_CHANNEL_SIZE], const pg_link *conn, const rowlock_op *op);
+void pg_add_channel(pg_link *conn, const rowlock_op *op);
+void pg_add_channels(pg_link *conn, const rowlock_op *ops, size_t n, int tell);
+
+/* A statement that tells others was refused: is it to be repeated without? */
+int pg_is_telling_refused(int status, const rowlock_error *err);
+
+/* Runs a statement with conn->params and then rings the bell of the op's ticket, which this
+ * connection has, unless the op's tenure lives; in one round trip. */
+int pg_call_and_ring(pg_link *conn, pg_statement statement, const rowlock_op *op, PGresult **out,
+                     int64_t deadline, rowlock_error *err);
+
+/* Gives up what an earlier wait has left, before another one begins. */
+int pg_bells_clear(pg_link *conn, int64_t deadline, rowlock_error *err);
+
+/* Makes sure that notifications of conn->channel come, and runs PG_TURN with conn->params. */
+int pg_listen(pg_link *conn, PGresult **out, int64_t deadline, rowlock_error *err);
+
+/* Waits for a notification: 1: there is one; 0: the time has passed, or a descriptor is readable;
+ * -1: the connection is gone. */
+int pg_wait_told(pg_link *conn, const int *fds, int n_fds, int64_t deadline);
 
 /* ---- try.c */
 
@@ -276,7 +362,7 @@ void pg_try_read_look(const pg_try *try, const PGresult *result);
 int pg_native_lock(const rowlock_target *target, pg_try *try, rowlock_error *err);
 int pg_guard(const rowlock_target *target, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
 
-/* ---- lease.c, table.c, schema.c, tx.c: the slots of driver.h */
+/* ---- lease.c, table.c, schema.c, tx.c, queue.c, turn.c: the slots of driver.h */
 
 int pg_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
                rowlock_error *err);
@@ -287,6 +373,8 @@ int pg_reap(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit, uin
             rowlock_error *err);
 int pg_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, void *payload,
             uint32_t timeout_ms, rowlock_error *err);
+int pg_diagnose(void *conn, rowlock_finding_fn fn, void *payload, uint32_t timeout_ms,
+                rowlock_error *err);
 int pg_schema_version(void *conn, int *out, uint32_t timeout_ms, rowlock_error *err);
 int pg_schema_apply(void *conn, int from, int to, uint32_t timeout_ms, rowlock_error *err);
 int pg_prepare(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
@@ -295,5 +383,14 @@ int pg_lock(const rowlock_target *target, rowlock_op *ops, size_t n, uint32_t wa
             uint32_t timeout_ms, rowlock_error *err);
 int pg_end(void *conn, int commit, uint32_t timeout_ms, rowlock_error *err);
 void *pg_native(void *conn);
+int pg_enqueue(void *conn, rowlock_op *ops, size_t n, int64_t life_us, int with_bell,
+               uint32_t timeout_ms, rowlock_error *err);
+int pg_turn(void *conn, rowlock_op *op, uint32_t wait_ms, const int *fds, int n_fds,
+            uint32_t timeout_ms, rowlock_error *err);
+int pg_leave(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
+int pg_look(void *conn, rowlock_op *ops, size_t n, int64_t life_us, uint32_t timeout_ms,
+            rowlock_error *err);
+int pg_waiters(void *conn, const rowlock_list_query *query, rowlock_waiter_fn fn, void *payload,
+               uint32_t timeout_ms, rowlock_error *err);
 
 #endif

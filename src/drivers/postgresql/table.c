@@ -58,17 +58,23 @@ static void range_of(range *names, const rowlock_list_query *query)
     names->last_length = n;
 }
 
-/* The name right behind another is that with a zero byte added. */
-static void range_after(range *names, const PGresult *page)
+/* From the last name of a page on. */
+static void range_from(range *names, const PGresult *page)
 {
     int row = PQntuples(page) - 1;
-    size_t n = (size_t)PQgetlength(page, row, LIST_NAME);
+    size_t n = (size_t)PQgetlength(page, row, 0);
 
     if (n >= BOUND_SIZE)
         n = BOUND_SIZE - 1;
-    memcpy(names->first, PQgetvalue(page, row, LIST_NAME), n);
-    names->first[n] = 0;
-    names->first_length = n + 1;
+    memcpy(names->first, PQgetvalue(page, row, 0), n);
+    names->first_length = n;
+}
+
+/* The name right behind another is that with a zero byte added. */
+static void range_after(range *names, const PGresult *page)
+{
+    range_from(names, page);
+    names->first[names->first_length++] = 0;
 }
 
 /* Up to a whole millisecond, so that a live lease never looks ended. */
@@ -132,6 +138,73 @@ int pg_list(void *memory, const rowlock_list_query *query, rowlock_row_fn fn, vo
             stop = show_row(page, row, fn, payload);
         if (rows > 0)
             range_after(&names, page);
+        PQclear(page);
+    } while (rows == PAGE_ROWS && !stop);
+    return rlk_ok(err);
+}
+
+/* ---- waiters */
+
+enum { WAITER_NAME, WAITER_OWNER, WAITER_TICKET, WAITER_WAITED, WAITER_REMAINING, WAITER_HOLDER };
+
+static int show_waiter(const PGresult *page, int row, rowlock_waiter_fn fn, void *payload)
+{
+    rowlock_waiter shown = {
+        .size = sizeof shown,
+        .name = PQgetvalue(page, row, WAITER_NAME),
+        .name_length = (size_t)PQgetlength(page, row, WAITER_NAME),
+        .owner = PQgetvalue(page, row, WAITER_OWNER),
+        .ticket = (uint64_t)pg_get_int(page, row, WAITER_TICKET),
+        .waited_ms = to_ms(pg_get_int(page, row, WAITER_WAITED)),
+        .remaining_ms = to_ms(pg_get_int(page, row, WAITER_REMAINING)),
+        .holder =
+            PQgetisnull(page, row, WAITER_HOLDER) ? NULL : PQgetvalue(page, row, WAITER_HOLDER),
+    };
+
+    return fn(&shown, payload);
+}
+
+/* The tickets behind `ticket` of the first name, and of the names behind it. */
+static int get_waiters(pg_link *conn, const range *names, int64_t ticket, PGresult **out,
+                       int64_t deadline, rowlock_error *err)
+{
+    pg_params_clear(&conn->params);
+    pg_param(&conn->params);
+    pg_put_bytes(&conn->params, names->first, names->first_length);
+    pg_param(&conn->params);
+    pg_put_i64(&conn->params, ticket);
+    pg_param(&conn->params);
+    pg_put_bytes(&conn->params, names->last, names->last_length);
+    pg_param(&conn->params);
+    pg_put_i64(&conn->params, PAGE_ROWS);
+    return pg_unchanged(pg_call(conn, PG_WAITERS, out, deadline, err), err);
+}
+
+int pg_waiters(void *memory, const rowlock_list_query *query, rowlock_waiter_fn fn, void *payload,
+               uint32_t timeout_ms, rowlock_error *err)
+{
+    int64_t left_us = (int64_t)timeout_ms * 1000, ticket = 0;
+    range names;
+    int rows, stop = 0;
+
+    if (query->starts_with_length > ROWLOCK_NAME_MAX)
+        return rlk_ok(err);
+    range_of(&names, query);
+    do {
+        int64_t start = rlk_clock_us();
+        PGresult *page;
+        int status = get_waiters(memory, &names, ticket, &page, start + left_us, err);
+
+        if (status != ROWLOCK_OK)
+            return status;
+        left_us -= rlk_clock_us() - start;
+        rows = PQntuples(page);
+        for (int row = 0; row < rows && !stop; row++)
+            stop = show_waiter(page, row, fn, payload);
+        if (rows > 0) {
+            range_from(&names, page);
+            ticket = pg_get_int(page, rows - 1, WAITER_TICKET);
+        }
         PQclear(page);
     } while (rows == PAGE_ROWS && !stop);
     return rlk_ok(err);

@@ -31,6 +31,11 @@ int pg_wait_socket(const PGconn *pg, short events, int64_t deadline)
     }
 }
 
+int64_t pg_deadline_in(int64_t ms)
+{
+    return rlk_clock_us() + ms * 1000;
+}
+
 int64_t pg_deadline_after(int64_t deadline)
 {
     int64_t now = rlk_clock_us();
@@ -116,24 +121,39 @@ void pg_trip_add(pg_trip *trip, const char *sql, const pg_params *params)
         trip->failed = 1;
 }
 
-static void keep(pg_trip *trip, int query, PGresult *result)
+void pg_trip_sync(pg_trip *trip)
+{
+    if (!trip->failed && PQpipelineSync(trip->pg))
+        trip->ends[trip->syncs++] = trip->count;
+    else
+        trip->failed = 1;
+}
+
+static void keep(pg_trip *trip, int query, int part, PGresult *result)
 {
     ExecStatusType kind = PQresultStatus(result);
 
     if ((kind == PGRES_TUPLES_OK || kind == PGRES_COMMAND_OK) && query < PG_TRIP_MAX &&
-        trip->results[query] == NULL)
+        trip->results[query] == NULL) {
         trip->results[query] = result;
-    else if (kind != PGRES_PIPELINE_ABORTED && trip->error == NULL)
+    } else if (kind != PGRES_PIPELINE_ABORTED &&
+               (trip->error == NULL || trip->error_part < trip->base)) {
+        PQclear(trip->error);
         trip->error = result;
-    else
+        trip->error_part = part;
+    } else {
         PQclear(result);
+    }
 }
 
 int pg_trip_run(pg_trip *trip, int64_t deadline)
 {
-    if (trip->failed || !PQpipelineSync(trip->pg))
+    int query = 0, part = 0;
+
+    pg_trip_sync(trip);
+    if (trip->failed)
         return -1;
-    for (int query = 0;;) {
+    while (part < trip->syncs) {
         PGresult *result;
         int got = pg_next_result(trip->pg, &result, deadline);
 
@@ -145,11 +165,13 @@ int pg_trip_run(pg_trip *trip, int64_t deadline)
             query++;
         } else if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
             PQclear(result);
-            return 1;
+            /* A commit that failed was counted as a statement. */
+            query = trip->ends[part++];
         } else {
-            keep(trip, query, result);
+            keep(trip, query, part, result);
         }
     }
+    return 1;
 }
 
 void pg_trip_clear(pg_trip *trip)

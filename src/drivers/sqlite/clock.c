@@ -170,7 +170,8 @@ int lite_clock_start(lite_conn *conn)
     if (statement == NULL)
         return status;
     sqlite3_bind_int64(statement, 1, now_us);
-    return lite_done(conn, statement, sqlite3_step(statement));
+    status = lite_done(conn, statement, sqlite3_step(statement));
+    return status == ROWLOCK_OK ? lite_run(conn, SQL_CLOCK_FREE_QUEUE) : status;
 }
 
 int lite_clock_set(lite_conn *conn)

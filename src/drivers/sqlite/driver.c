@@ -179,6 +179,7 @@ static void lite_close(void *state)
 {
     lite_conn *conn = state;
 
+    lite_notice_close(conn);
     let_go(conn);
     sqlite3_close_v2(conn->db);
     leave_process(conn);
@@ -209,6 +210,12 @@ static const rowlock_driver driver = {
     .guard = lite_guard,
     .end = lite_end,
     .native = lite_native,
+    .enqueue = lite_enqueue,
+    .turn = lite_turn,
+    .leave = lite_leave,
+    .look = lite_look,
+    .waiters = lite_waiters,
+    .diagnose = lite_diagnose,
 };
 
 const rowlock_driver *rowlock_sqlite(void)

@@ -8,7 +8,7 @@
  * transaction open: no row of the file can be written until it ends, and each may be one that it
  * has locked. That is BUSY, and is told soon. */
 #define RENEW_WAIT_MS   100
-#define ACQUIRE_WAIT_MS 500 /* it may be a large batch of renewals, and the lock free */
+#define ACQUIRE_WAIT_MS LITE_LOCK_WAIT_MS
 
 /* What a slot was asked. */
 typedef struct batch {
@@ -56,6 +56,7 @@ static int change(lite_conn *conn, sqlite3_stmt *statement, rowlock_op *op, int 
 void lite_no_holder(rowlock_op *op)
 {
     op->status = ROWLOCK_BUSY;
+    op->is_queue = 0;
     op->remaining_us = 0;
     op->holder_fence = 0;
     op->holder[0] = '\0';
@@ -69,37 +70,68 @@ void lite_refuse(rowlock_op *ops, size_t n)
     }
 }
 
+void lite_read_holder(sqlite3_stmt *statement, int column, rowlock_op *op)
+{
+    const char *owner = (const char *)sqlite3_column_text(statement, column);
+
+    snprintf(op->holder, sizeof op->holder, "%s", owner == NULL ? "" : owner);
+    op->holder_fence = (uint64_t)sqlite3_column_int64(statement, column + 1);
+    op->remaining_us = sqlite3_column_int64(statement, column + 2);
+}
+
 int lite_holder(lite_conn *conn, sqlite3_stmt *statement, rowlock_op *op)
 {
     int rc = sqlite3_step(statement);
 
     op->status = ROWLOCK_OK;
     if (rc == SQLITE_ROW) {
-        const char *owner = (const char *)sqlite3_column_text(statement, 0);
-
         lite_no_holder(op);
-        snprintf(op->holder, sizeof op->holder, "%s", owner == NULL ? "" : owner);
-        op->holder_fence = (uint64_t)sqlite3_column_int64(statement, 1);
-        op->remaining_us = sqlite3_column_int64(statement, 2);
+        lite_read_holder(statement, 0, op);
     }
     return lite_done(conn, statement, rc);
 }
 
-/* BUSY with the holder, or OK: it looked free, or like the owner's own. */
+/* Which tickets come before: those below the op's own; without one all, or none to who barges. */
+static sqlite3_int64 bound_of(const rowlock_op *op)
+{
+    if (op->ticket != 0)
+        return (sqlite3_int64)op->ticket;
+    return op->barge ? 0 : INT64_MAX;
+}
+
+/* The row of `peek`. Whoever barges is not kept by the waiter, but is_queue is left to tell take()
+ * that there is one. */
+static void read_peek(sqlite3_stmt *statement, rowlock_op *op)
+{
+    lite_no_holder(op);
+    lite_read_holder(statement, 0, op);
+    op->is_queue = sqlite3_column_int(statement, 3) != 0;
+    if (op->is_queue && op->barge && op->ticket == 0)
+        op->status = ROWLOCK_OK;
+}
+
+/* BUSY with the holder or because others come before, or OK: it looked free, or like the owner's
+ * own. */
 static int peek(lite_conn *conn, rowlock_op *op)
 {
-    int status;
+    int status, rc;
     sqlite3_stmt *statement = lite_statement(conn, SQL_PEEK, &status);
 
     if (statement == NULL)
         return status;
     lite_bind_name(statement, op);
     bind_owner(statement, op);
-    return lite_holder(conn, statement, op);
+    sqlite3_bind_int64(statement, 3, op->ticket != 0 ? (sqlite3_int64)op->ticket : INT64_MAX);
+    rc = sqlite3_step(statement);
+    op->status = ROWLOCK_OK;
+    op->is_queue = 0;
+    if (rc == SQLITE_ROW)
+        read_peek(statement, op);
+    return lite_done(conn, statement, rc);
 }
 
-/* OK or BUSY, the latter with what can be seen of the holder. */
-static int take(lite_conn *conn, rowlock_op *op)
+/* OK or BUSY. */
+static int upsert(lite_conn *conn, rowlock_op *op)
 {
     int status;
     sqlite3_int64 fence = 0;
@@ -112,17 +144,38 @@ static int take(lite_conn *conn, rowlock_op *op)
     bind_attempt(statement, 3, op);
     sqlite3_bind_int64(statement, 4, op->ttl_us);
     sqlite3_bind_text(statement, 5, op->note, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(statement, 6, (sqlite3_int64)op->ticket);
+    sqlite3_bind_int64(statement, 7, bound_of(op));
+    sqlite3_bind_int(statement, 8, op->ticket != 0 || op->is_queue);
     status = change(conn, statement, op, ROWLOCK_BUSY, &fence);
-    if (status != ROWLOCK_OK)
-        return status;
-    if (op->status == ROWLOCK_OK) {
+    if (status == ROWLOCK_OK && op->status == ROWLOCK_OK)
         op->fence = (uint64_t)fence;
-        return ROWLOCK_OK;
+    return status;
+}
+
+/* OK or BUSY, the latter with what can be seen of the holder. */
+static int take(lite_conn *conn, rowlock_op *op)
+{
+    int status = upsert(conn, op);
+
+    if (status != ROWLOCK_OK || op->status == ROWLOCK_OK) {
+        op->is_queue = 0;
+        return status;
     }
     status = peek(conn, op);
     if (status == ROWLOCK_OK && op->status == ROWLOCK_OK)
         lite_no_holder(op); /* was held when it mattered, and is free again */
     return status;
+}
+
+/* The same, and whoever has got it waits no longer. In a transaction. */
+static int take_turn(lite_conn *conn, rowlock_op *op)
+{
+    int status = take(conn, op);
+
+    if (status != ROWLOCK_OK || op->status != ROWLOCK_OK || op->ticket == 0)
+        return status;
+    return lite_queue_leave(conn, op);
 }
 
 /* Looks at all of them, in one read transaction; *busy: how many are held by others. */
@@ -138,13 +191,16 @@ static int peek_all(lite_conn *conn, batch *b, size_t *busy)
     return status != ROWLOCK_OK || b->n == 1 ? status : lite_commit(conn);
 }
 
+/* Those that looked busy before are left so. */
 static int acquire_many(lite_conn *conn, batch *b)
 {
     size_t busy = 0;
     int status = lite_begin(conn);
 
     for (size_t i = 0; i < b->n && status == ROWLOCK_OK; i++) {
-        status = b->all && busy > 0 ? peek(conn, &b->ops[i]) : take(conn, &b->ops[i]);
+        if (b->ops[i].status == ROWLOCK_BUSY)
+            continue;
+        status = b->all && busy > 0 ? peek(conn, &b->ops[i]) : take_turn(conn, &b->ops[i]);
         busy += status == ROWLOCK_OK && b->ops[i].status == ROWLOCK_BUSY;
     }
     if (status != ROWLOCK_OK)
@@ -167,12 +223,10 @@ static int acquire(lite_conn *conn, void *payload)
         lite_refuse(b->ops, b->n);
         return ROWLOCK_OK;
     }
-    return b->n == 1 ? take(conn, b->ops) : acquire_many(conn, b);
+    return b->n == 1 && b->ops->ticket == 0 ? take(conn, b->ops) : acquire_many(conn, b);
 }
 
-/* A call could not have the write lock, and has done nothing. In the way of a commit are readers,
- * who lock no row: that stays an error. */
-static int was_locked_out(const lite_conn *conn, int status)
+int lite_was_locked_out(const lite_conn *conn, int status)
 {
     return status == ROWLOCK_EDRIVER && lite_is_busy(conn) && !conn->committing;
 }
@@ -188,9 +242,30 @@ int lite_acquire(void *state, rowlock_op *ops, size_t n, int all, uint32_t timeo
         ops[i].status = ROWLOCK_OK;
     conn->lock_ms = ACQUIRE_WAIT_MS;
     status = lite_call(conn, acquire, &b, timeout_ms, err);
-    if (!was_locked_out(conn, status))
+    if (!lite_was_locked_out(conn, status))
         return status;
     lite_refuse(ops, n);
+    return rlk_ok(err);
+}
+
+/* Without the look before: whoever has a turn has looked. */
+static int take_one_turn(lite_conn *conn, void *payload)
+{
+    batch b = {.ops = payload, .n = 1};
+
+    return acquire_many(conn, &b);
+}
+
+int lite_take_turn(lite_conn *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err)
+{
+    int status;
+
+    op->status = ROWLOCK_OK;
+    conn->lock_ms = ACQUIRE_WAIT_MS;
+    status = lite_call(conn, take_one_turn, op, timeout_ms, err);
+    if (!lite_was_locked_out(conn, status))
+        return status;
+    lite_no_holder(op);
     return rlk_ok(err);
 }
 
@@ -304,7 +379,7 @@ int lite_renew(void *state, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowl
 
     conn->lock_ms = RENEW_WAIT_MS;
     status = lite_call(conn, each, &b, timeout_ms, err);
-    if (!was_locked_out(conn, status))
+    if (!lite_was_locked_out(conn, status))
         return status;
     for (size_t i = 0; i < n; i++)
         ops[i].status = ROWLOCK_BUSY;
@@ -315,7 +390,7 @@ int lite_renew(void *state, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowl
 /* Somebody has the write lock all the time: who releases may be the one. */
 static int tell_locked(const lite_conn *conn, int status, rowlock_error *err)
 {
-    if (!was_locked_out(conn, status))
+    if (!lite_was_locked_out(conn, status))
         return status;
     return rlk_fail_native(err, ROWLOCK_EDRIVER, conn->rc, NULL, 1,
                            "a transaction keeps the row locked: release after its COMMIT or "

@@ -9,7 +9,13 @@
  *   clock.c      rowlock_now()
  *   lease.c      acquire, renew, release, force_release
  *   rows.c       reap, list
+ *   queue.c      enqueue, leave, look
+ *   turn.c       turn: waiting
+ *   notice.c     ... for others to write
+ *   process.c    ... or to be found dead
+ *   waiters.c    the list of those who wait
  *   schema.c     the tables' version
+ *   diagnose.c   what locks in a file depend on
  *   tx.c         transaction mode: waiting for the write lock, taking locks under it
  *   own.c        ... on a connection of the driver's
  *   native.c     ... and the guard, on one of the application's
@@ -26,7 +32,11 @@
 #include "rowlock/driver.h"
 #include "sql_sqlite.h"
 
-enum { LITE_PATH_MAX = 4096, LITE_BOOT_SIZE = 40, LITE_PREFIX_SIZE = 32 };
+enum { LITE_PATH_MAX = 4096, LITE_BOOT_SIZE = 40, LITE_PREFIX_SIZE = 32, LITE_PROCESS_SIZE = 64 };
+
+/* How long to wait for the write lock for a lock that may be free: the one who writes may have a
+ * large batch of renewals. */
+#define LITE_LOCK_WAIT_MS 500
 
 typedef struct lite_conn {
     sqlite3 *db;
@@ -47,6 +57,10 @@ typedef struct lite_conn {
     int sync_normal;  /* commits of leases need not be synced */
     const char *path; /* while opening, NULL later */
     int is_counted;   /* among the connections of this process */
+    uint64_t ticket;  /* the one that was taken on this connection, to be waited with */
+    int notice;       /* a descriptor of inotify's plus 1, 0: none yet; watch: of the log, or 0 */
+    int watch;
+    char process[LITE_PROCESS_SIZE]; /* what tickets say of this one, once asked for */
     char prefix[LITE_PREFIX_SIZE];
     char boot[LITE_BOOT_SIZE]; /* the kernel's name of this boot */
 } lite_conn;
@@ -118,17 +132,87 @@ int lite_clock_start(lite_conn *conn);
  * parameter. 0: not set since the boot, so that no lease lives. */
 int lite_now(lite_conn *conn, int64_t *out);
 
-/* ---- lease.c: what transaction mode shares */
+/* ---- lease.c: what transaction mode and the queue share */
 
 void lite_bind_name(sqlite3_stmt *statement, const rowlock_op *op); /* ?1 */
 void lite_no_holder(rowlock_op *op);                                /* BUSY, and no more is known */
 void lite_refuse(rowlock_op *ops, size_t n);                        /* so for all that are OK */
+
+/* Owner, fence and remaining, from this column on. */
+void lite_read_holder(sqlite3_stmt *statement, int column, rowlock_op *op);
 
 /* Runs a statement that answers (owner, fence, remaining): BUSY with these; or no row: OK. */
 int lite_holder(lite_conn *conn, sqlite3_stmt *statement, rowlock_op *op);
 
 /* Is the tenure (name, owner, fence) alive at this time? */
 int lite_is_live(lite_conn *conn, const rowlock_op *op, int64_t now_us, int *out);
+
+/* A call could not have the write lock, and has done nothing. In the way of a commit are readers,
+ * who lock no row: that stays an error. */
+int lite_was_locked_out(const lite_conn *conn, int status);
+
+/* `acquire` of one op with a ticket, by whoever has looked whether it is worth it. A call. */
+int lite_take_turn(lite_conn *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
+
+/* ---- queue.c */
+
+/* Where a ticket stands. */
+typedef struct lite_place {
+    int is_there;    /* it is in the queue, and lives */
+    int is_repeated; /* the lock was taken by the op's own attempt */
+    int is_held;     /* by somebody else */
+    int64_t before;  /* so many live tickets come before, LITE_FAR at most */
+} lite_place;
+
+enum { LITE_FAR = 32 };
+
+/* It is worth a try. */
+int lite_is_turn(const lite_place *place);
+
+/* Reads it, in a call: BUSY with what is known of the holder, OK if it is worth a try, or LOST. */
+int lite_queue_look(lite_conn *conn, rowlock_op *op, lite_place *place);
+
+/* Takes a ticket off the queue. */
+int lite_queue_leave(lite_conn *conn, rowlock_op *op);
+
+/* ---- process.c: who has died waiting */
+
+/* What `process` in rowlock_waiters says of this one; empty if it cannot be known. */
+const char *lite_process(lite_conn *conn);
+
+/* Takes those off the queue who come first, before the op, and whose processes are dead. */
+int lite_bury(lite_conn *conn, const rowlock_op *op, int *buried);
+
+/* ---- notice.c: that others have written */
+
+/* Begins to watch the file. Zero if that cannot be done here. */
+int lite_notice_start(lite_conn *conn);
+void lite_notice_stop(lite_conn *conn);
+void lite_notice_close(lite_conn *conn);
+
+/* While it is watched: sleeps until then, or until it has been written to (nonzero), or one of the
+ * descriptors is readable (*is_ended). */
+int lite_notice_wait(lite_conn *conn, int64_t until_us, const int *fds, int n_fds, int *is_ended);
+
+/* Forgets what has been noticed so far. */
+void lite_notice_drain(lite_conn *conn);
+
+/* ---- rows.c: names that start with the query's bytes are those from <= name < end */
+
+enum { LITE_KEY_MAX = ROWLOCK_NAME_MAX + 1 };
+
+typedef struct lite_range {
+    unsigned char from[LITE_KEY_MAX], end[LITE_KEY_MAX];
+    int from_length, end_length;
+} lite_range;
+
+void lite_range_set(lite_range *range, const rowlock_list_query *query);
+
+/* Time left in ms: a part of a millisecond that is left is time left. */
+int64_t lite_left_ms(int64_t us);
+
+void lite_copy_text(char *out, size_t size, sqlite3_stmt *statement, int column);
+size_t lite_copy_name(char *out, sqlite3_stmt *statement, int column); /* its length */
 
 /* ---- tx.c */
 
@@ -157,6 +241,17 @@ int lite_reap(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit, u
               rowlock_error *err);
 int lite_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, void *payload,
               uint32_t timeout_ms, rowlock_error *err);
+int lite_enqueue(void *conn, rowlock_op *ops, size_t n, int64_t life_us, int with_bell,
+                 uint32_t timeout_ms, rowlock_error *err);
+int lite_turn(void *conn, rowlock_op *op, uint32_t wait_ms, const int *fds, int n_fds,
+              uint32_t timeout_ms, rowlock_error *err);
+int lite_leave(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
+int lite_look(void *conn, rowlock_op *ops, size_t n, int64_t life_us, uint32_t timeout_ms,
+              rowlock_error *err);
+int lite_waiters(void *conn, const rowlock_list_query *query, rowlock_waiter_fn fn, void *payload,
+                 uint32_t timeout_ms, rowlock_error *err);
+int lite_diagnose(void *conn, rowlock_finding_fn fn, void *payload, uint32_t timeout_ms,
+                  rowlock_error *err);
 int lite_schema_version(void *conn, int *out, uint32_t timeout_ms, rowlock_error *err);
 int lite_schema_apply(void *conn, int from, int to, uint32_t timeout_ms, rowlock_error *err);
 int lite_prepare(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);

@@ -80,6 +80,35 @@ static int delete_rows(lite_conn *conn, const reaping *r)
     return status;
 }
 
+#define TICKET_RETENTION_US INT64_C(60000000)
+
+static int delete_tickets(lite_conn *conn, uint64_t limit)
+{
+    int status;
+    sqlite3_stmt *statement = lite_statement(conn, SQL_REAP_TICKETS, &status);
+
+    if (statement == NULL)
+        return status;
+    sqlite3_bind_int64(statement, 1, TICKET_RETENTION_US);
+    sqlite3_bind_int64(statement, 2, limit > INT64_MAX ? INT64_MAX : (int64_t)limit);
+    return lite_done(conn, statement, sqlite3_step(statement));
+}
+
+/* Whoever queues up takes away the dead of the same name: these are of names nobody wants now. */
+static int reap_tickets(lite_conn *conn, uint64_t limit)
+{
+    int rc, found, status;
+    sqlite3_stmt *statement = lite_statement(conn, SQL_REAP_TICKETS_FIND, &status);
+
+    if (statement == NULL)
+        return status;
+    sqlite3_bind_int64(statement, 1, TICKET_RETENTION_US);
+    rc = sqlite3_step(statement);
+    found = rc == SQLITE_ROW;
+    status = lite_done(conn, statement, rc);
+    return status == ROWLOCK_OK && found ? delete_tickets(conn, limit) : status;
+}
+
 /* Fewer than the limit says that there are no more: what has been used since it was found is made
  * up for. */
 static int reap(lite_conn *conn, void *payload)
@@ -95,7 +124,7 @@ static int reap(lite_conn *conn, void *payload)
         if (status == ROWLOCK_OK && r->found > 0)
             status = delete_rows(conn, r);
     } while (status == ROWLOCK_OK && r->found == limit && *r->out > before && *r->out < r->limit);
-    return status;
+    return status == ROWLOCK_OK ? reap_tickets(conn, r->limit) : status;
 }
 
 int lite_reap(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit, uint32_t timeout_ms,
@@ -112,7 +141,7 @@ int lite_reap(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit, u
 
 /* ---- list */
 
-enum { PAGE = 128, KEY_MAX = ROWLOCK_NAME_MAX + 1 };
+enum { PAGE = 128 };
 
 typedef struct entry {
     rowlock_row row;
@@ -127,62 +156,67 @@ typedef struct listing {
     const rowlock_list_query *query;
     entry *page;
     int count;
-    unsigned char from[KEY_MAX], end[KEY_MAX]; /* names from <= name < end */
-    int from_length, end_length;
+    lite_range range;
 } listing;
 
-/* Names that start with the query's bytes are those from these up to the same with the last byte
- * one higher. No byte to raise: up to more than the longest name. */
-static void start(listing *l)
+/* The end is the same with the last byte one higher. No byte to raise: more than the longest name.
+ */
+void lite_range_set(lite_range *range, const rowlock_list_query *query)
 {
-    size_t n = l->query->starts_with_length;
+    size_t n = query->starts_with_length;
 
-    n = n > KEY_MAX ? KEY_MAX : n;
+    n = n > LITE_KEY_MAX ? LITE_KEY_MAX : n;
     if (n > 0) {
-        memcpy(l->from, l->query->starts_with, n);
-        memcpy(l->end, l->query->starts_with, n);
+        memcpy(range->from, query->starts_with, n);
+        memcpy(range->end, query->starts_with, n);
     }
-    l->from_length = (int)n;
-    while (n > 0 && l->end[n - 1] == 0xff)
+    range->from_length = (int)n;
+    while (n > 0 && range->end[n - 1] == 0xff)
         n--;
-    l->end_length = n > 0 ? (int)n : KEY_MAX;
+    range->end_length = n > 0 ? (int)n : LITE_KEY_MAX;
     if (n > 0)
-        l->end[n - 1]++;
+        range->end[n - 1]++;
     else
-        memset(l->end, 0xff, KEY_MAX);
+        memset(range->end, 0xff, LITE_KEY_MAX);
 }
 
 /* The smallest name after this one is this one and a NUL. */
 static void go_on_after(listing *l, const rowlock_row *row)
 {
-    memcpy(l->from, row->name, row->name_length + 1);
-    l->from_length = (int)row->name_length + 1;
+    memcpy(l->range.from, row->name, row->name_length + 1);
+    l->range.from_length = (int)row->name_length + 1;
 }
 
-/* A part of a millisecond that is left is time left. */
-static int64_t left_ms(int64_t us)
+int64_t lite_left_ms(int64_t us)
 {
     return us > 0 ? (us + 999) / 1000 : us / 1000;
 }
 
-static void copy_text(char *out, size_t size, sqlite3_stmt *statement, int column)
+void lite_copy_text(char *out, size_t size, sqlite3_stmt *statement, int column)
 {
     const char *text = (const char *)sqlite3_column_text(statement, column);
 
     snprintf(out, size, "%s", text == NULL ? "" : text);
 }
 
-static void copy_row(entry *e, sqlite3_stmt *statement)
+size_t lite_copy_name(char *out, sqlite3_stmt *statement, int column)
 {
-    const void *name = sqlite3_column_blob(statement, 0);
-    size_t length = (size_t)sqlite3_column_bytes(statement, 0);
+    const void *name = sqlite3_column_blob(statement, column);
+    size_t length = (size_t)sqlite3_column_bytes(statement, column);
 
     length = name == NULL ? 0 : length > ROWLOCK_NAME_MAX ? ROWLOCK_NAME_MAX : length;
     if (length > 0)
-        memcpy(e->name, name, length);
-    e->name[length] = '\0';
-    copy_text(e->owner, sizeof e->owner, statement, 1);
-    copy_text(e->note, sizeof e->note, statement, 2);
+        memcpy(out, name, length);
+    out[length] = '\0';
+    return length;
+}
+
+static void copy_row(entry *e, sqlite3_stmt *statement)
+{
+    size_t length = lite_copy_name(e->name, statement, 0);
+
+    lite_copy_text(e->owner, sizeof e->owner, statement, 1);
+    lite_copy_text(e->note, sizeof e->note, statement, 2);
     e->row = (rowlock_row){.size = sizeof e->row,
                            .name = e->name,
                            .name_length = length,
@@ -191,7 +225,7 @@ static void copy_row(entry *e, sqlite3_stmt *statement)
                            .fence = (uint64_t)sqlite3_column_int64(statement, 3),
                            .hold_count = (uint32_t)sqlite3_column_int64(statement, 4),
                            .held_ms = sqlite3_column_int64(statement, 5) / 1000,
-                           .remaining_ms = left_ms(sqlite3_column_int64(statement, 6))};
+                           .remaining_ms = lite_left_ms(sqlite3_column_int64(statement, 6))};
 }
 
 static int read_page(lite_conn *conn, void *payload)
@@ -205,8 +239,8 @@ static int read_page(lite_conn *conn, void *payload)
     if (statement == NULL)
         return status;
     /* An empty blob needs an address; without one SQLite would bind NULL. */
-    sqlite3_bind_blob(statement, 1, l->from, l->from_length, SQLITE_STATIC);
-    sqlite3_bind_blob(statement, 2, l->end, l->end_length, SQLITE_STATIC);
+    sqlite3_bind_blob(statement, 1, l->range.from, l->range.from_length, SQLITE_STATIC);
+    sqlite3_bind_blob(statement, 2, l->range.end, l->range.end_length, SQLITE_STATIC);
     sqlite3_bind_int(statement, 3, l->query->expired != 0);
     sqlite3_bind_int(statement, 4, PAGE);
     while ((rc = sqlite3_step(statement)) == SQLITE_ROW && l->count < PAGE)
@@ -240,7 +274,7 @@ int lite_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, vo
 
     if (l.page == NULL)
         return rlk_fail_memory(err);
-    start(&l);
+    lite_range_set(&l.range, query);
     status = show_pages(conn, &l, fn, payload, timeout_ms, err);
     free(l.page);
     return status;

@@ -1,0 +1,3 @@
+DELETE FROM rowlock_schema WHERE version = 2;
+DROP VIEW rowlock_queue;
+DROP TABLE rowlock_waiters;

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Lines inside the process: threads that want the same name wait for each other here, first come,
+ * first served, and only the front one asks the database. Two names never share a line. */
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "core.h"
+
+/* How often a waiter looks that has no descriptor to be woken by. */
+#define DEAF_PAUSE_US INT64_C(20000)
+
+static rlk_waiter **bucket_of(rowlock_client *client, const char *name, size_t length)
+{
+    uint32_t hash = UINT32_C(2166136261);
+
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)name[i]) * UINT32_C(16777619);
+    return &client->lines.fronts[hash % RLK_LINE_BUCKETS];
+}
+
+/* Under the mutex: where the front of this name is, or would be. */
+static rlk_waiter **find(rowlock_client *client, const char *name, size_t length)
+{
+    rlk_waiter **place = bucket_of(client, name, length);
+
+    while (*place != NULL && ((*place)->ops[0].name_length != length ||
+                              memcmp((*place)->ops[0].name, name, length) != 0))
+        place = &(*place)->next_front;
+    return place;
+}
+
+void rlk_ring(const rlk_waiter *waiter)
+{
+    const uint64_t one = 1;
+
+    if (waiter->ring_fd >= 0 && write(waiter->ring_fd, &one, sizeof one) < 0) {
+        /* It is readable already. */
+    }
+}
+
+void rlk_unring(const rlk_waiter *waiter)
+{
+    uint64_t count;
+
+    if (waiter->ring_fd >= 0 && read(waiter->ring_fd, &count, sizeof count) < 0) {
+        /* Nobody has rung. */
+    }
+}
+
+int rlk_line_exists(rowlock_client *client, const char *name, size_t length)
+{
+    int exists;
+
+    pthread_mutex_lock(&client->mutex);
+    exists = *find(client, name, length) != NULL;
+    pthread_mutex_unlock(&client->mutex);
+    return exists;
+}
+
+void rlk_line_ring(rowlock_client *client, const char *name, size_t length)
+{
+    const rlk_waiter *front;
+
+    pthread_mutex_lock(&client->mutex);
+    front = *find(client, name, length);
+    if (front != NULL)
+        rlk_ring(front);
+    pthread_mutex_unlock(&client->mutex);
+}
+
+void rlk_line_join(rlk_waiter *waiter)
+{
+    const rowlock_op *op = &waiter->ops[0];
+    rlk_waiter **place;
+
+    pthread_mutex_lock(&waiter->client->mutex);
+    place = find(waiter->client, op->name, op->name_length);
+    if (*place == NULL) {
+        waiter->is_front = 1;
+        waiter->last = waiter;
+        *place = waiter;
+    } else {
+        (*place)->last->behind = waiter;
+        (*place)->last = waiter;
+    }
+    pthread_mutex_unlock(&waiter->client->mutex);
+}
+
+static int is_front(const rlk_waiter *waiter)
+{
+    int yes;
+
+    pthread_mutex_lock(&waiter->client->mutex);
+    yes = waiter->is_front;
+    pthread_mutex_unlock(&waiter->client->mutex);
+    return yes;
+}
+
+int rlk_line_wait(rlk_waiter *waiter, const rlk_wait *wait, rowlock_error *err)
+{
+    int rc = ROWLOCK_OK;
+
+    while (rc == ROWLOCK_OK && !is_front(waiter)) {
+        rc = rlk_wait_until(wait, waiter->ring_fd >= 0 ? RLK_NEVER : rlk_clock_us() + DEAF_PAUSE_US,
+                            waiter->ring_fd, err);
+        rlk_unring(waiter);
+    }
+    return rc;
+}
+
+/* Under the mutex: the next one is the front now. */
+static void step_forward(rlk_waiter **place, rlk_waiter *front)
+{
+    rlk_waiter *next = front->behind;
+
+    if (next == NULL) {
+        *place = front->next_front;
+        return;
+    }
+    next->next_front = front->next_front;
+    next->last = front->last;
+    next->is_front = 1;
+    *place = next;
+    rlk_ring(next);
+}
+
+void rlk_line_leave(rlk_waiter *waiter)
+{
+    const rowlock_op *op = &waiter->ops[0];
+    rlk_waiter **place, *before;
+
+    pthread_mutex_lock(&waiter->client->mutex);
+    place = find(waiter->client, op->name, op->name_length);
+    if (*place == waiter) {
+        step_forward(place, waiter);
+    } else {
+        for (before = *place; before->behind != waiter;)
+            before = before->behind;
+        before->behind = waiter->behind;
+        if ((*place)->last == waiter)
+            (*place)->last = before;
+    }
+    pthread_mutex_unlock(&waiter->client->mutex);
+}

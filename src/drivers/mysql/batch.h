@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Operations as packets, and their rows back.
+ *
+ * A call is one packet: a batch as JSON in a user variable, then statements whose text never
+ * changes. Against SELECT ... UNION ALL with literals, for 100 and 1000 locks, it takes about half
+ * the time on MariaDB and the same on MySQL (medians of five alternating runs), and no statement
+ * grows with the batch. Reading JSON takes temporary tables, so a single lock travels as literals:
+ * about half the time on MariaDB, a tenth to a third less on MySQL. */
+#ifndef MY_BATCH_H
+#define MY_BATCH_H
+
+#include "my.h"
+
+enum {
+    STATUS_OPEN = INT32_MIN, /* not answered yet: free, but locked by somebody at this moment */
+    STATUS_LATE              /* acquired, but its fence may be too old: see sql/mysql.sql */
+};
+
+/* Puts a row of the answer into its op. */
+typedef void (*my_read_fn)(my_conn *conn, rowlock_op *op, MYSQL_ROW row,
+                           const unsigned long *lengths);
+
+/* A statement of a packet, and the literal that it takes (NULL: none). */
+typedef struct my_part {
+    enum sql_statement which;
+    const char *literal;
+} my_part;
+
+/* What is done with ops, after the statement that sets their variables. */
+typedef struct my_step {
+    my_part parts[8];
+    size_t count;
+    my_read_fn read_row;
+} my_step;
+
+void my_step_add(my_step *step, enum sql_statement which, const char *literal);
+
+/* One op, as literals; and the same behind what the packet holds already. */
+int my_run_one(my_conn *conn, const my_step *step, rowlock_op *op, int64_t deadline,
+               rowlock_error *err);
+int my_run_started(my_conn *conn, const my_step *step, rowlock_op *op, int64_t deadline,
+                   rowlock_error *err);
+
+/* All open ops, in a batch. More than one packet is needed only where one does not take them; each
+ * is a transaction of its own then, and a failure after the first leaves something done. */
+int my_run_open(my_conn *conn, const my_step *step, rowlock_op *ops, size_t n, int64_t deadline,
+                rowlock_error *err);
+
+/* The same in one packet: EINVAL if it does not take all n. */
+int my_run_whole(my_conn *conn, const my_step *step, rowlock_op *ops, size_t n, int all,
+                 int64_t deadline, rowlock_error *err);
+
+/* Starts a packet without any op. */
+void my_begin_none(my_conn *conn);
+
+int64_t my_upto(const rowlock_op *op); /* tickets below this one come first */
+
+void my_set_status(rowlock_op *ops, size_t n, int from, int to); /* from 0: whatever it is */
+size_t my_count_status(const rowlock_op *ops, size_t n, int status);
+void my_clear_answer(rowlock_op *op);
+
+/* Readies the client library, and opens the ops. */
+void my_start_call(rowlock_op *ops, size_t n);
+
+/* A row that is free (or the owner's own) and locked is mostly locked by a call as short as this
+ * one, so it is asked about again. Whoever keeps it longer than this has a transaction open. It is
+ * short because the other ops of the batch wait, too. */
+typedef struct my_patience {
+    int64_t until, pause_us;
+} my_patience;
+
+my_patience my_patience_start(int64_t deadline);
+int my_patience_pause(my_patience *patience); /* 0: there is no time left */
+
+/* i, own, mine, fence, hold_count, remaining, owner, late, queue */
+void my_read_acquired(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths);
+
+/* Takes one lock: in_line, the queue is looked at; has_ticket, the ticket goes off it. */
+void my_step_add_take(my_step *step, int in_line, int has_ticket);
+
+/* Frees what is late, all at once; it is open again. *any: there was something. */
+int my_undo_late(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, int *any,
+                 rowlock_error *err);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdio.h>
+
+#include "queue.h"
+
+static void read_turn(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
+{
+    my_read_place(conn, op, row, lengths);
+    if (op->status != ROWLOCK_OK && op->status != STATUS_LATE && my_int(row[13]) <= 0)
+        op->status = ROWLOCK_LOST;
+}
+
+/* What of the server's errors only says that it was not heard. */
+static int is_silence(int code)
+{
+    enum { TIME_PASSED = 3024 };
+
+    return code == TIME_PASSED;
+}
+
+/* A ring of waits, or a chain of 32, which these servers take for one. So of more waiters
+ * for a lock, those behind have nothing to wait for until the others are through. */
+static int is_deadlock(int code)
+{
+    enum { DEADLOCK = 1213, OF_NAMED_LOCKS = 3058 };
+
+    return code == DEADLOCK || code == OF_NAMED_LOCKS;
+}
+
+/* Waits for the bell of op->before. *heard: it was had, and is still with this connection. */
+static int hear(my_conn *conn, const rowlock_op *op, uint32_t wait_ms, int64_t deadline, int *heard,
+                rowlock_error *err)
+{
+    char name[MY_BELL_SIZE], seconds[24];
+    rlk_text bell = {0}, bound = {0};
+    const char *literals[] = {my_number(&bound, wait_ms), NULL, seconds};
+    MYSQL_RES *result = NULL;
+    MYSQL_ROW row;
+    int status;
+
+    my_bell_name(name, conn, op, op->before);
+    literals[1] = my_name_literal(&bell, name);
+    if (my_is_maria(conn))
+        snprintf(seconds, sizeof seconds, "%u.%03u", wait_ms / 1000, wait_ms % 1000);
+    else
+        snprintf(seconds, sizeof seconds, "%u", (wait_ms + 999) / 1000);
+    my_start(conn);
+    my_add(conn, SQL_HEAR, literals, 3);
+    status =
+        bell.failed || bound.failed ? rlk_fail_memory(err) : my_run(conn, deadline, &result, err);
+    row = status == ROWLOCK_OK ? mysql_fetch_row(result) : NULL;
+    *heard = row != NULL && my_int(row[0]) == 1;
+    mysql_free_result(result);
+    rlk_text_free(&bell);
+    rlk_text_free(&bound);
+    return status;
+}
+
+/* Appends what is done about a bell that was heard. */
+static void add_heard(my_conn *conn, const rowlock_op *op)
+{
+    char name[MY_BELL_SIZE];
+    rlk_text bell = {0}, lock = {0}, before = {0};
+    const char *literals[] = {NULL, my_bytes(&lock, op->name, op->name_length),
+                              my_number(&before, (int64_t)op->before)};
+
+    my_bell_name(name, conn, op, op->before);
+    literals[0] = my_name_literal(&bell, name);
+    my_add(conn, SQL_HEARD, literals, 3);
+    if (bell.failed || lock.failed || before.failed)
+        conn->packet.failed = 1;
+    rlk_text_free(&bell);
+    rlk_text_free(&lock);
+    rlk_text_free(&before);
+}
+
+static int try_turn(my_conn *conn, rowlock_op *op, int heard, int64_t deadline, rowlock_error *err)
+{
+    my_step step = {.read_row = read_turn};
+    char name[MY_BELL_SIZE] = "";
+    rlk_text bell = {0}, upto = {0};
+    int any_late = 0, status;
+
+    if (!conn->no_bells)
+        my_bell_name(name, conn, op, 0);
+    my_step_add(&step, SQL_BELL, my_name_literal(&bell, name));
+    my_step_add(&step, SQL_UPTO, my_number(&upto, my_upto(op)));
+    my_step_add(&step, SQL_TURN, NULL);
+    my_step_add_take(&step, 1, 1);
+    my_step_add(&step, SQL_PLACE_ONE, NULL);
+    op->status = STATUS_OPEN;
+    my_start(conn);
+    if (heard)
+        add_heard(conn, op);
+    status = bell.failed || upto.failed ? rlk_fail_memory(err)
+                                        : my_run_started(conn, &step, op, deadline, err);
+    if (status == ROWLOCK_OK)
+        status = my_undo_late(conn, op, 1, deadline, &any_late, err);
+    rlk_text_free(&bell);
+    rlk_text_free(&upto);
+    return status;
+}
+
+/* Tries, and again for a moment while somebody has the row locked. */
+static int turn(my_conn *conn, rowlock_op *op, int heard, int64_t began, int64_t deadline,
+                rowlock_error *err)
+{
+    my_patience patience = my_patience_start(deadline);
+    int status;
+
+    do {
+        int64_t passed = rlk_clock_us() - began;
+
+        status = try_turn(conn, op, heard, deadline, err);
+        op->waited_us = passed;
+        heard = 0;
+    } while (status == ROWLOCK_OK && op->status == STATUS_OPEN && my_patience_pause(&patience));
+    if (status == ROWLOCK_OK && op->status == STATUS_OPEN)
+        op->status = ROWLOCK_BUSY;
+    return status;
+}
+
+/* A wait in the server cannot be broken off from here, so the descriptors are looked at before. */
+int my_turn(void *handle, rowlock_op *op, uint32_t wait_ms, const int *fds, int n_fds,
+            uint32_t timeout_ms, rowlock_error *err)
+{
+    my_conn *conn = handle;
+    int64_t began = rlk_clock_us(), deadline;
+    int heard = 0, status = ROWLOCK_OK;
+    rowlock_error local;
+
+    err = err == NULL ? &local : err;
+    rlk_ok(err);
+    my_client_enter();
+    op->status = ROWLOCK_BUSY;
+    wait_ms = wait_ms < ROWLOCK_TURN_MAX_MS ? wait_ms : ROWLOCK_TURN_MAX_MS;
+    if (wait_ms == 0 || op->before == 0)
+        return turn(conn, op, 0, began, my_deadline(timeout_ms), err);
+    deadline = my_deadline(timeout_ms + wait_ms);
+    if (rlk_sleep_until(began, fds, n_fds) < 0)
+        status = hear(conn, op, wait_ms, deadline, &heard, err);
+    if (status == ROWLOCK_EDRIVER &&
+        (is_silence(err->native_code) || is_deadlock(err->native_code))) {
+        op->can_wait = op->can_wait && is_silence(err->native_code);
+        return rlk_ok(err);
+    }
+    if (status == ROWLOCK_OK && heard)
+        status = turn(conn, op, 1, began, deadline, err);
+    return status;
+}

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Waiting in the queue: tickets, bells, who is served, and what is left behind. */
+#include <pthread.h>
+#include <sched.h>
+
+#include "core.h"
+#include "core_test.h"
+#include "fake_queue.h"
+#include "fake_tx.h"
+
+static rowlock_client *client;
+static rowlock_lock *holder;
+static rowlock_cancel *cancel;
+static uint64_t outsider; /* ticket or bell of somebody outside */
+static int turns;
+static atomic_int served;
+
+static int set_up(void **state)
+{
+    fresh(state);
+    assert_status(OK, rowlock_open(&client, fake_queue_driver(), "fake", NULL, NULL));
+    client->watch.is_by_hand = 1;
+    holder = NULL;
+    cancel = NULL;
+    outsider = 0;
+    turns = 0;
+    atomic_store(&served, 0);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    rowlock_release(&holder, NULL);
+    rowlock_close(&client);
+    rowlock_cancel_free(&cancel);
+    assert_int_equal(fake_connections(), 0);
+    return 0;
+}
+
+static int wait_for(rowlock_lock **out, const char *name, int64_t wait_ms, rowlock_error *err)
+{
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+
+    options.wait_ms = wait_ms;
+    options.cancel = cancel;
+    options.owner = "bob";
+    return rowlock_acquire(out, client, name, &options, err);
+}
+
+static rowlock_counters counters(void)
+{
+    rowlock_counters all = ROWLOCK_COUNTERS_INIT;
+
+    assert_status(OK, rowlock_stats(&all, client, NULL));
+    return all;
+}
+
+/* Somebody outside holds it, and came by a ticket, whose bell is to be waited for. */
+static void hold_outside(const char *name, int64_t ttl_ms)
+{
+    holder = hold(client, name, ttl_ms, "alice");
+    outsider = fake_ticket_add(name, "alice", 60000 * MS, 1);
+    fake_ticket_remove(outsider); /* taken off at the grant; the bell stays */
+    fake_find(name)->ticket = outsider;
+}
+
+static void release_outside(void)
+{
+    if (++turns < 2)
+        return;
+    fake_find("a")->expire_time = fake_now();
+    fake_bell_ring(outsider);
+}
+
+/* ---- the way of a ticket ---- */
+
+static void test_free_lock_takes_no_ticket(void **state)
+{
+    rowlock_lock *lock = NULL;
+
+    (void)state;
+    fake_plan(0, FAKE_NONE, 0);
+    assert_status(OK, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
+    assert_int_equal(fake_calls(), 1);
+    assert_int_equal(counters().queued, 0);
+    assert_status(OK, rowlock_release(&lock, NULL));
+    assert_int_equal(fake_calls(), 2);
+}
+
+static void test_bell_wakes_the_waiter(void **state)
+{
+    rowlock_lock *lock = NULL;
+    uint64_t ticket;
+
+    (void)state;
+    hold_outside("a", 60000);
+    fake_on_turn(release_outside);
+    assert_status(OK, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
+    assert_int_equal(turns, 2);
+    assert_int_equal(fake_tickets("a"), 0);
+    ticket = fake_find("a")->ticket;
+    assert_true(fake_has_bell(ticket)); /* the next one waits for this one's */
+    assert_int_equal(counters().queued, 1);
+    assert_int_equal(counters().polled, 0);
+    assert_int_equal(counters().waiting, 0);
+    assert_status(OK, rowlock_release(&lock, NULL));
+    assert_false(fake_has_bell(ticket));
+    assert_false(fake_is_live("a"));
+}
+
+static void test_connection_of_the_bell_is_used_again(void **state)
+{
+    rowlock_lock *lock = NULL;
+
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        turns = 1;
+        hold_outside("a", 60000);
+        fake_on_turn(release_outside);
+        assert_status(OK, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
+        assert_status(OK, rowlock_release(&lock, NULL));
+        rowlock_release(&holder, NULL);
+    }
+    assert_in_range(fake_most_connections(), 1, 2);
+}
+
+/* Nobody rings: the lease of the holder ends by itself. */
+static void test_end_of_the_lease_is_not_missed(void **state)
+{
+    rowlock_lock *lock = NULL;
+    int64_t start = rlk_clock_us();
+
+    (void)state;
+    hold_outside("a", 1500);
+    assert_status(OK, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
+    assert_in_range(rlk_clock_us() - start, 1500 * MS, 1600 * MS);
+    rowlock_release(&lock, NULL);
+}
+
+static void test_time_that_the_turn_waited_is_not_of_the_lease(void **state)
+{
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+    rowlock_lock *lock = NULL;
+
+    (void)state;
+    hold_outside("a", 60000);
+    fake_on_turn(release_outside);
+    fake_slow(400 * MS, 0); /* in the turn: it is longer than the lease */
+    options.wait_ms = ROWLOCK_FOREVER;
+    options.ttl_ms = 300;
+    options.owner = "bob";
+    assert_status(OK, rowlock_acquire(&lock, client, "a", &options, NULL));
+    assert_in_range(rowlock_remaining(lock), 200, 300);
+    fake_slow(0, 0);
+    rowlock_release(&lock, NULL);
+}
+
+/* ---- ends of a wait ---- */
+
+static void test_timeout_leaves_the_queue_and_names_the_holder(void **state)
+{
+    rowlock_lock *lock = NULL;
+    rowlock_error err;
+    int64_t start = rlk_clock_us();
+
+    (void)state;
+    hold_outside("a", 60000);
+    assert_status(TIMEOUT, wait_for(&lock, "a", 700, &err));
+    assert_non_null(strstr(err.message, "alice"));
+    assert_in_range(rlk_clock_us() - start, 700 * MS, 705 * MS);
+    assert_int_equal(fake_tickets("a"), 0);
+    assert_int_equal(counters().waiting, 0);
+    assert_int_equal(counters().timed_out, 1);
+}
+
+static void fire(void)
+{
+    rowlock_cancel_fire(cancel);
+}
+
+static void test_cancel_leaves_the_queue(void **state)
+{
+    rowlock_lock *lock = NULL;
+
+    (void)state;
+    assert_status(OK, rowlock_cancel_new(&cancel, NULL));
+    hold_outside("a", 60000);
+    fake_on_turn(fire);
+    assert_status(CANCELLED, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
+    assert_null(lock);
+    assert_int_equal(fake_tickets("a"), 0);
+}
+
+static void lose_ticket(void)
+{
+    if (++turns == 1)
+        fake_ticket_remove(fake_ticket_at("a", 0));
+    if (turns > 1)
+        release_outside();
+    else
+        fake_bell_ring(outsider); /* so that it tries, and finds its ticket gone */
+}
+
+static void test_lost_ticket_is_taken_anew(void **state)
+{
+    rowlock_lock *lock = NULL;
+
+    (void)state;
+    hold_outside("a", 3000);
+    fake_on_turn(lose_ticket);
+    assert_status(OK, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
+    assert_int_equal(counters().queued, 2);
+    rowlock_release(&lock, NULL);
+}
+
+/* ---- faults ---- */
+
+static void cut_the_turn(void)
+{
+    if (++turns == 2)
+        fake_plan(1, FAKE_CUT_AFTER, 0);
+    if (turns == 2) {
+        fake_find("a")->expire_time = fake_now();
+        fake_bell_ring(outsider);
+    }
+}
+
+static void test_lost_answer_of_a_turn_is_asked_again(void **state)
+{
+    rowlock_lock *lock = NULL;
+
+    (void)state;
+    hold_outside("a", 60000);
+    fake_on_turn(cut_the_turn);
+    assert_status(OK, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
+    assert_int_equal(fake_find("a")->hold_count, 1);
+    assert_true(rowlock_fence(lock) == fake_find("a")->fence);
+    assert_status(OK, rowlock_release(&lock, NULL));
+    assert_false(fake_is_live("a"));
+}
+
+static void test_lost_answer_of_a_release_counts_once(void **state)
+{
+    rowlock_lock *lock = NULL;
+
+    (void)state;
+    turns = 1;
+    hold_outside("a", 60000);
+    fake_on_turn(release_outside);
+    assert_status(OK, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
+    fake_plan(1, FAKE_CUT_AFTER, 0);
+    assert_status(OK, rowlock_release(&lock, NULL));
+    assert_false(fake_is_live("a"));
+}
+
+static void test_refusal_ends_the_wait(void **state)
+{
+    rowlock_lock *lock = NULL;
+
+    (void)state;
+    hold_outside("a", 60000);
+    fake_plan(2, FAKE_REFUSED, 1); /* the ticket */
+    assert_status(EDRIVER, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
+    fake_plan(0, FAKE_NONE, 0);
+    assert_int_equal(counters().waiting, 0);
+}
+
+/* ---- without bells ---- */
+
+/* The keeper's work between two sleeps of the waiter. */
+static void keep(void)
+{
+    if (++turns == 20)
+        fake_find("a")->expire_time = fake_now();
+    rlk_keeper_step(client);
+}
+
+static void test_without_bells_the_client_asks(void **state)
+{
+    rowlock_lock *lock = NULL;
+
+    (void)state;
+    fake_queue_without_bells();
+    hold_outside("a", 60000);
+    fake_clock_on_sleep(keep);
+    assert_status(OK, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
+    fake_clock_on_sleep(NULL);
+    assert_int_equal(counters().polled, 1);
+    assert_int_equal(fake_tickets("a"), 0);
+    rowlock_release(&lock, NULL);
+}
+
+static void beat(void)
+{
+    rlk_keeper_step(client);
+    if (++turns == 30)
+        fake_find("a")->expire_time = fake_now();
+    assert_int_equal(fake_tickets("a"), 1); /* it lives on */
+}
+
+static void test_tickets_are_kept_alive(void **state)
+{
+    rowlock_lock *lock = NULL;
+    int64_t start = rlk_clock_us();
+
+    (void)state;
+    hold_outside("a", 600000);
+    fake_on_turn(beat);
+    assert_status(OK, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
+    assert_true(rlk_clock_us() - start > 10000 * MS);
+    rowlock_release(&lock, NULL);
+}
+
+static void test_who_comes_late_stands_behind(void **state)
+{
+    rowlock_lock *lock = NULL;
+    rowlock_error err;
+    uint64_t ticket = fake_ticket_add("a", "carol", 5000 * MS, 0);
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+
+    (void)state;
+    assert_status(BUSY, wait_for(&lock, "a", 0, &err));
+    assert_non_null(strstr(err.message, "waited for"));
+    options.barge = 1;
+    assert_status(OK, rowlock_acquire(&lock, client, "a", &options, NULL));
+    rowlock_release(&lock, NULL);
+    fake_ticket_remove(ticket);
+    assert_status(OK, wait_for(&lock, "a", 0, NULL));
+    rowlock_release(&lock, NULL);
+}
+
+static void test_dead_ticket_is_passed_over(void **state)
+{
+    rowlock_lock *lock = NULL;
+    int64_t start = rlk_clock_us();
+
+    (void)state;
+    fake_ticket_add("a", "carol", 2000 * MS, 0);
+    assert_status(OK, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
+    assert_in_range(rlk_clock_us() - start, 2000 * MS, 2300 * MS);
+    rowlock_release(&lock, NULL);
+}
+
+static void test_many_wait_under_one_ticket(void **state)
+{
+    static const char *const names[] = {"a", "b"};
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+    rowlock_lock *locks[2];
+
+    (void)state;
+    hold_outside("a", 2000);
+    options.wait_ms = ROWLOCK_FOREVER;
+    options.owner = "bob";
+    assert_status(OK, rowlock_acquire_many(locks, client, names, 2, &options, NULL));
+    assert_int_equal(fake_tickets("a") + fake_tickets("b"), 0);
+    for (int i = 0; i < 2; i++)
+        assert_status(OK, rowlock_release(&locks[i], NULL));
+}
+
+/* ---- threads ---- */
+
+enum { THREADS = 16 };
+
+static int order[THREADS], answers[THREADS];
+
+static void *stand_in_line(void *arg)
+{
+    int me = *(int *)arg;
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+    rowlock_lock *lock = NULL;
+
+    options.wait_ms = ROWLOCK_FOREVER;
+    answers[me] = rowlock_acquire(&lock, client, "a", &options, NULL);
+    if (answers[me] == ROWLOCK_OK)
+        order[atomic_fetch_add(&served, 1)] = me;
+    rowlock_release(&lock, NULL);
+    return NULL;
+}
+
+static void test_threads_are_served_in_the_order_of_arrival(void **state)
+{
+    pthread_t threads[THREADS];
+    int numbers[THREADS];
+
+    (void)state;
+    fake_clock_freeze();
+    holder = hold(client, "a", 600000, "alice");
+    for (int i = 0; i < THREADS; i++) {
+        numbers[i] = i;
+        assert_int_equal(pthread_create(&threads[i], NULL, stand_in_line, &numbers[i]), 0);
+        while (counters().waiting <= (uint64_t)i)
+            sched_yield();
+    }
+    assert_int_equal(fake_tickets("a"), 1); /* one of them asks */
+    assert_status(OK, rowlock_release(&holder, NULL));
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (int i = 0; i < THREADS; i++) {
+        assert_status(OK, answers[i]);
+        assert_int_equal(order[i], i);
+    }
+}
+
+static void test_close_ends_the_waits_of_a_line(void **state)
+{
+    pthread_t threads[THREADS];
+    int numbers[THREADS];
+
+    (void)state;
+    fake_clock_freeze();
+    holder = hold(client, "a", 600000, "alice");
+    for (int i = 0; i < THREADS; i++) {
+        numbers[i] = i;
+        assert_int_equal(pthread_create(&threads[i], NULL, stand_in_line, &numbers[i]), 0);
+    }
+    while (counters().waiting < THREADS)
+        sched_yield();
+    rowlock_close(&client);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_status(ECLOSED, answers[i]);
+    assert_int_equal(fake_tickets("a"), 0);
+}
+
+/* The one who holds it must not stand behind those who wait for it. */
+static void test_owner_re_enters_past_the_line(void **state)
+{
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+    rowlock_lock *outer = hold(client, "a", 600000, NULL), *inner = NULL;
+    pthread_t thread;
+    int number = 0;
+
+    (void)state;
+    fake_clock_freeze();
+    assert_int_equal(pthread_create(&thread, NULL, stand_in_line, &number), 0);
+    while (counters().waiting < 1)
+        sched_yield();
+    options.wait_ms = ROWLOCK_FOREVER;
+    assert_status(OK, rowlock_acquire(&inner, client, "a", &options, NULL));
+    assert_status(OK, rowlock_release(&inner, NULL));
+    assert_status(OK, rowlock_release(&outer, NULL));
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_status(OK, answers[0]);
+}
+
+#define case_of(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        case_of(test_free_lock_takes_no_ticket),
+        case_of(test_bell_wakes_the_waiter),
+        case_of(test_connection_of_the_bell_is_used_again),
+        case_of(test_end_of_the_lease_is_not_missed),
+        case_of(test_time_that_the_turn_waited_is_not_of_the_lease),
+        case_of(test_timeout_leaves_the_queue_and_names_the_holder),
+        case_of(test_cancel_leaves_the_queue),
+        case_of(test_lost_ticket_is_taken_anew),
+        case_of(test_lost_answer_of_a_turn_is_asked_again),
+        case_of(test_lost_answer_of_a_release_counts_once),
+        case_of(test_refusal_ends_the_wait),
+        case_of(test_without_bells_the_client_asks),
+        case_of(test_tickets_are_kept_alive),
+        case_of(test_who_comes_late_stands_behind),
+        case_of(test_dead_ticket_is_passed_over),
+        case_of(test_many_wait_under_one_ticket),
+        case_of(test_threads_are_served_in_the_order_of_arrival),
+        case_of(test_close_ends_the_waits_of_a_line),
+        case_of(test_owner_re_enters_past_the_line),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
