@@ -29,6 +29,38 @@ static int set_number(int *out, const char *shown, const char *value)
     return CLI_GO_ON;
 }
 
+static int set_fence(uint64_t *out, const char *shown, const char *value)
+{
+    char *end;
+    unsigned long long number;
+
+    errno = 0;
+    number = strtoull(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || *end || errno || number < 1 || number > INT64_MAX)
+        return cli_usage("%s: '%s' is not a fence", shown, value);
+    *out = number;
+    return CLI_GO_ON;
+}
+
+/* Everybody on the machine can see the arguments of a process. An address that may have a password
+ * in it is copied, and of the original only its scheme is left. The copy lives as long as we do. */
+static const char *hidden(char *value)
+{
+    static char *copies[8];
+    static size_t count;
+    char *copy;
+
+    if (!strchr(value, '@') && !strstr(value, "pass"))
+        return value;
+    copy = count < sizeof(copies) / sizeof(copies[0]) ? strdup(value) : NULL;
+    if (!copy)
+        return value;
+    copies[count++] = copy;
+    for (char *c = value + strcspn(value, ":= "); *c; c++)
+        *c = *c == ':' || *c == '/' ? *c : 'x';
+    return copy;
+}
+
 static int set(const cli_option *option, const char *shown, char *value)
 {
     switch (option->kind) {
@@ -38,8 +70,13 @@ static int set(const cli_option *option, const char *shown, char *value)
     case CLI_TEXT:
         *(const char **)option->value = value;
         return CLI_GO_ON;
+    case CLI_SECRET:
+        *(const char **)option->value = hidden(value);
+        return CLI_GO_ON;
     case CLI_NUMBER:
         return set_number(option->value, shown, value);
+    case CLI_FENCE:
+        return set_fence(option->value, shown, value);
     case CLI_DURATION:
         if (cli_duration(option->value, value) != 0)
             return cli_usage("%s: '%s' is not a duration like 500ms, 30s, 5m or 1h30m", shown,
@@ -57,8 +94,22 @@ static int set_from_next(parser *p, const cli_option *option, const char *shown)
     return set(option, shown, p->argv[p->next++]);
 }
 
+/* `shown` has its dashes. */
 static int unknown(const parser *p, const char *shown)
 {
+    const char *nearest = NULL;
+    int best = 3;
+
+    for (const cli_option *option = p->options; option->name; option++) {
+        int d = shown[1] == '-' ? cli_distance(shown + 2, option->name) : best;
+
+        if (d < best) {
+            best = d;
+            nearest = option->name;
+        }
+    }
+    if (nearest)
+        return cli_usage("unknown option %s; did you mean '--%s'?", shown, nearest);
     return cli_usage("unknown option %s; see 'rowlock %s --help'", shown, p->command->name);
 }
 
@@ -101,6 +152,20 @@ static int parse_letters(parser *p, char *argument)
     return result;
 }
 
+/* Set while somebody wants to know the options. */
+static struct {
+    cli_describe_fn fn;
+    void *payload;
+} listener;
+
+void cli_describe(const cli_command *command, cli_describe_fn fn, void *payload)
+{
+    listener.fn = fn;
+    listener.payload = payload;
+    command->run(command, 0, NULL);
+    listener.fn = NULL;
+}
+
 int cli_parse(cli_args *out, const cli_command *command, const cli_option *options, int argc,
               char **argv)
 {
@@ -108,6 +173,10 @@ int cli_parse(cli_args *out, const cli_command *command, const cli_option *optio
     int result = CLI_GO_ON;
 
     *out = (cli_args){.words = argv};
+    if (listener.fn) {
+        listener.fn(command, options, listener.payload);
+        return CLI_OK;
+    }
     while (p.next < argc && result == CLI_GO_ON) {
         char *argument = argv[p.next++];
 
@@ -125,4 +194,20 @@ int cli_parse(cli_args *out, const cli_command *command, const cli_option *optio
             result = argument[1] == '-' ? parse_long(&p, argument) : parse_letters(&p, argument);
     }
     return result;
+}
+
+int cli_name_check(const char **out, const cli_command *command, const cli_args *args)
+{
+    size_t n;
+
+    if (args->count == 0)
+        return cli_usage("no lock name given; see 'rowlock %s --help'", command->name);
+    if (args->count > 1)
+        return cli_usage("'%.*s' is one word too many; see 'rowlock %s --help'",
+                         cli_shown(args->words[1]), args->words[1], command->name);
+    *out = args->words[0];
+    n = strlen(*out);
+    if (n < 1 || n > ROWLOCK_NAME_MAX)
+        return cli_usage("a lock name has 1 to %d bytes, not %zu", ROWLOCK_NAME_MAX, n);
+    return CLI_GO_ON;
 }

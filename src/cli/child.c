@@ -6,6 +6,7 @@
  * talking to the database. The library's thread blocks all of them. SIGCHLD is let through while
  * the loop waits, and only then. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -22,6 +23,7 @@ static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 static struct {
     rowlock_cancel *cancel;
     volatile sig_atomic_t caught;
+    volatile sig_atomic_t passed_on;
     volatile sig_atomic_t group; /* 0: no child */
     sigset_t original;           /* the mask that the child shall have */
 } state;
@@ -32,6 +34,7 @@ static void on_signal(int number)
 
     if (state.group > 0) {
         kill(-(pid_t)state.group, number);
+        state.passed_on = 1;
     } else {
         if (!state.caught)
             state.caught = number;
@@ -72,8 +75,28 @@ int cli_signals_caught(void)
     return state.caught;
 }
 
+int cli_signals_passed_on(void)
+{
+    return state.passed_on;
+}
+
+/* They are blocked between the look and the sleep, so that none falls in between. */
+int cli_signals_pause(int fd, int64_t ms)
+{
+    struct pollfd polled = {.fd = fd, .events = POLLIN};
+    const struct timespec timeout = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (!state.caught)
+        ppoll(&polled, 1, &timeout, &before);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return state.caught != 0;
+}
+
 /* In the child. SIGTTOU is blocked here, so that tcsetpgrp() works from the background. */
-static _Noreturn void become(const cli_program *program, pid_t parent, int terminal)
+static _Noreturn void become(const cli_program *program, pid_t parent, int terminal, int report)
 {
     int error;
 
@@ -90,14 +113,33 @@ static _Noreturn void become(const cli_program *program, pid_t parent, int termi
     pthread_sigmask(SIG_SETMASK, &state.original, NULL);
     execvp(program->command[0], program->command);
     error = errno;
+    if (write(report, "", 1) < 0)
+        error = errno;
     cli_message("cannot run '%s': %s", program->command[0], strerror(error));
     _exit(error == ENOENT || error == ENOTDIR ? CLI_NOT_FOUND : CLI_NOT_EXEC);
+}
+
+/* In our own process, after the fork. The pipe's other end closes when the command takes over. */
+static void look_after(cli_child *child, const int report[2])
+{
+    char byte;
+
+    setpgid(child->pid, child->pid); /* both sides, whoever comes first */
+    if (child->terminal)
+        tcsetpgrp(STDIN_FILENO, child->pid);
+    state.group = child->pid;
+    close(report[1]);
+    cli_warden_start(&child->warden, child->pid);
+    child->started = read(report[0], &byte, 1) == 0;
+    close(report[0]);
 }
 
 int cli_child_start(cli_child *child, const cli_program *program)
 {
     pid_t parent = getpid();
+    int report[2] = {-1, -1};
     sigset_t all, before;
+    int result = CLI_GO_ON;
 
     child->terminal = isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
     sigfillset(&all);
@@ -106,21 +148,20 @@ int cli_child_start(cli_child *child, const cli_program *program)
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         return CLI_SIGNAL + state.caught;
     }
-    child->pid = fork();
+    if (pipe2(report, O_CLOEXEC) == 0)
+        child->pid = fork();
+    else
+        child->pid = -1;
     if (child->pid == 0)
-        become(program, parent, child->terminal);
-    if (child->pid > 0) {
-        setpgid(child->pid, child->pid); /* both sides, whoever comes first */
-        if (child->terminal)
-            tcsetpgrp(STDIN_FILENO, child->pid);
-        state.group = child->pid;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+        become(program, parent, child->terminal, report[1]);
+    if (child->pid > 0)
+        look_after(child, report);
     if (child->pid < 0) {
         cli_message("cannot start a process: %s", strerror(errno));
-        return CLI_OTHER;
+        result = CLI_OTHER;
     }
-    return CLI_GO_ON;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return result;
 }
 
 static void set_foreground(pid_t group)
@@ -168,6 +209,7 @@ void cli_child_end(cli_child *child)
     int status = 0;
 
     state.group = 0;
+    cli_warden_end(&child->warden);
     if (waitpid(child->pid, &status, 0) < 0)
         child->status = CLI_OTHER;
     else

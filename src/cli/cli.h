@@ -36,6 +36,14 @@ void cli_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same; returns CLI_USAGE. */
 int cli_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Says that; returns CLI_OTHER. */
+int cli_out_of_memory(void);
+
+/* Who holds the lock that was BUSY, after `what`; of one without a holder that can be seen, what
+ * the library says. `shown` is its name as cli_printable() has it. */
+void cli_say_busy(const char *what, const char *shown, const rowlock_holder *holder,
+                  const rowlock_error *err);
+
 /* How much of a misplaced word a message may show, for "%.*s": it may be an address, and that may
  * have a password in it. */
 int cli_shown(const char *word);
@@ -53,6 +61,9 @@ void cli_printable(char *out, const char *s, size_t n);
 /* How many characters a text has, -1 if it is no UTF-8 or has control characters. */
 int cli_characters(const char *s);
 
+/* How many letters to add, drop or change to make one word of the other. */
+int cli_distance(const char *a, const char *b);
+
 /* ---- arguments (args.c, duration.c) ---------------------------------------------------------- */
 
 typedef struct cli_command {
@@ -62,13 +73,18 @@ typedef struct cli_command {
     int (*run)(const struct cli_command *self, int argc, char **argv); /* argv after the name */
 } cli_command;
 
-extern const cli_command cli_run, cli_list, cli_metrics, cli_reap, cli_migrate, cli_fence;
+extern const cli_command cli_run, cli_once, cli_acquire, cli_renew, cli_release, cli_list, cli_show,
+    cli_waiters, cli_top, cli_metrics, cli_reap, cli_migrate, cli_doctor, cli_fence, cli_completion;
+
+extern const cli_command *const cli_commands[]; /* all of them, NULL at the end */
 
 enum cli_kind {
     CLI_FLAG,     /* int *, set to 1 */
     CLI_TEXT,     /* const char ** */
+    CLI_SECRET,   /* the same, but taken out of what others see of our arguments */
     CLI_DURATION, /* int64_t *, milliseconds */
-    CLI_NUMBER    /* int *, 0 or more */
+    CLI_NUMBER,   /* int *, 0 or more */
+    CLI_FENCE     /* uint64_t *, 1 or more */
 };
 
 typedef struct cli_option {
@@ -94,8 +110,19 @@ typedef struct cli_args {
 int cli_parse(cli_args *out, const cli_command *command, const cli_option *options, int argc,
               char **argv);
 
+/* Tells fn the options of a command, instead of running it: they are those of its cli_parse(). */
+typedef void (*cli_describe_fn)(const cli_command *command, const cli_option *options,
+                                void *payload);
+void cli_describe(const cli_command *command, cli_describe_fn fn, void *payload);
+
+/* The only word that is no option, as a lock's name of a right length. CLI_GO_ON or CLI_USAGE. */
+int cli_name_check(const char **out, const cli_command *command, const cli_args *args);
+
 /* "500ms", "30s", "1h30m", "1.5h", "2d", "90" (seconds). 0, or -1 if it is none of these. */
 int cli_duration(int64_t *out_ms, const char *text);
+
+/* A clock of our own that never goes back and does not stand still while the machine sleeps. */
+int64_t cli_now_ms(void);
 
 /* A duration for people, at most two units: "1h05m", "12.3s", "850ms". */
 void cli_duration_text(char out[32], int64_t ms);
@@ -108,15 +135,22 @@ typedef struct cli_db {
     const char *prefix, *schema;
 } cli_db;
 
-#define CLI_DB_OPTIONS(db)                                                       \
-    {'d', "db", CLI_TEXT, &(db).address}, {0, "prefix", CLI_TEXT, &(db).prefix}, \
-    {                                                                            \
-        0, "schema", CLI_TEXT, &(db).schema                                      \
+#define CLI_DB_OPTIONS(db)                                                         \
+    {'d', "db", CLI_SECRET, &(db).address}, {0, "prefix", CLI_TEXT, &(db).prefix}, \
+    {                                                                              \
+        0, "schema", CLI_TEXT, &(db).schema                                        \
     }
 
 /* Opens a client on db's address, ROWLOCK_DB or the default file, whose tables are created. The
  * caller sets what it needs in `options`. CLI_GO_ON or an exit status. */
 int cli_db_open(rowlock_client **out, cli_db *db, rowlock_options *options);
+
+/* The same to look at whatever is there: makes no tables, no file and no folder. CLI_GO_ON with
+ * *out NULL: it cannot be opened, which *err tells. */
+int cli_db_look(rowlock_client **out, cli_db *db, rowlock_options *options, rowlock_error *err);
+
+/* Ends the process without closing the client, which would release its locks. */
+_Noreturn void cli_db_leave(int status);
 
 /* The driver of a dialect, or if that is NULL of db's address. CLI_GO_ON or an exit status. */
 int cli_db_driver(const rowlock_driver **out, cli_db *db, const char *dialect);
@@ -135,15 +169,30 @@ typedef struct cli_held {
 /* Finds the innermost one of that name in the environment. 1 or 0. */
 int cli_held_find(cli_held *out, const char *name);
 
+/* Makes an owner for a run inside another, for locks that the outer one does not hold. 1 or 0. */
+int cli_held_inner(char out[ROWLOCK_OWNER_MAX + 1]);
+
 /* Adds one to the environment, for runs inside. 0 or -1. */
 int cli_held_export(const cli_held *held, const char *name);
 
-/* ---- the child (child.c) --------------------------------------------------------------------- */
+/* ---- the child (child.c, warden.c) ----------------------------------------------------------- */
+
+typedef struct cli_warden {
+    pid_t pid;
+    int fd;
+} cli_warden;
+
+/* Has the group killed if we die before cli_warden_end(). Called with all signals blocked. If it
+ * cannot be had the command runs without. */
+void cli_warden_start(cli_warden *warden, pid_t group);
+void cli_warden_end(cli_warden *warden);
 
 typedef struct cli_child {
     pid_t pid;
+    int started;  /* the command itself runs, or has run */
     int terminal; /* it has the foreground of the terminal on stdin */
     int status;   /* as a shell would say it, after cli_child_end() */
+    cli_warden warden;
 } cli_child;
 
 /* From now on INT, TERM, HUP and QUIT cancel a wait and go to the child's process group. */
@@ -151,6 +200,13 @@ void cli_signals_start(rowlock_cancel *cancel);
 
 /* The first of them that came before there was a child, 0 if none. */
 int cli_signals_caught(void);
+
+/* Whether one of them was passed on to the child. */
+int cli_signals_passed_on(void);
+
+/* Sleeps for so long, or until fd (-1: none) is readable, or a while. 1 at once if one of them has
+ * come, or comes, since there is no child. */
+int cli_signals_pause(int fd, int64_t ms);
 
 typedef struct cli_program {
     char **command;
@@ -178,6 +234,8 @@ typedef struct cli_watch {
     rowlock_lock *lock; /* which the library renews */
     const char *name, *shown;
     int64_t ttl_ms, max_hold_ms; /* max_hold_ms 0: no bound */
+    int64_t kill_after_ms;       /* from TERM to KILL; -1: as the lease allows */
+    int started;                 /* the command was */
     int lost;                    /* it was, which has been said */
     atomic_int running;          /* what fails now are renewals */
     atomic_int failing;          /* the last one did; said once */

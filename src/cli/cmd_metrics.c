@@ -5,13 +5,13 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli.h"
+#include "view.h"
 
 #define CALL_TIMEOUT_MS 30000 /* all rows are read */
 
 typedef struct numbers {
-    int64_t held, expired;
-    int64_t oldest_held_ms, oldest_expired_ms;
+    int64_t held, expired, waiting;
+    int64_t oldest_held_ms, oldest_expired_ms, oldest_wait_ms;
 } numbers;
 
 static int64_t larger(int64_t a, int64_t b)
@@ -19,18 +19,24 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static int count_row(const rowlock_row *row, void *payload)
+static numbers numbers_of(const cli_view *v)
 {
-    numbers *n = payload;
+    numbers n = {.waiting = (int64_t)v->waiter_count};
 
-    if (row->remaining_ms > 0) {
-        n->held++;
-        n->oldest_held_ms = larger(n->oldest_held_ms, row->held_ms);
-    } else {
-        n->expired++;
-        n->oldest_expired_ms = larger(n->oldest_expired_ms, -row->remaining_ms);
+    for (size_t i = 0; i < v->lock_count; i++) {
+        const cli_lock *lock = &v->locks[i];
+
+        if (lock->left_ms > 0) {
+            n.held++;
+            n.oldest_held_ms = larger(n.oldest_held_ms, lock->held_ms);
+        } else {
+            n.expired++;
+            n.oldest_expired_ms = larger(n.oldest_expired_ms, -lock->left_ms);
+        }
     }
-    return 0;
+    for (size_t i = 0; i < v->waiter_count; i++)
+        n.oldest_wait_ms = larger(n.oldest_wait_ms, v->waiters[i].waited_ms);
+    return n;
 }
 
 /* ---- the label ------------------------------------------------------------------------------- */
@@ -101,6 +107,10 @@ static void print_all(const numbers *n, const char *label)
         "rowlock_oldest_expired_seconds",
         "How long the lock that is free longest has been free, 0 if there is no such row.", label,
         n->oldest_expired_ms);
+    print_count("rowlock_waiting", "Tickets of those who wait for a lock.", label, n->waiting);
+    print_seconds("rowlock_oldest_wait_seconds",
+                  "How long the one that waits longest has waited, 0 if nobody waits.", label,
+                  n->oldest_wait_ms);
 }
 
 /* ---- the subcommand -------------------------------------------------------------------------- */
@@ -110,22 +120,21 @@ static void print_all(const numbers *n, const char *label)
 static int measure(cli_db *db, const char *label)
 {
     rowlock_options options = ROWLOCK_OPTIONS_INIT;
-    rowlock_list_options list_options = ROWLOCK_LIST_OPTIONS_INIT;
     rowlock_client *client = NULL;
-    rowlock_error err;
-    numbers n = {0};
+    cli_view view = {.locks = NULL};
+    numbers n;
     int result;
 
     options.call_timeout_ms = CALL_TIMEOUT_MS;
-    list_options.expired = 1;
     result = cli_db_open(&client, db, &options);
     if (result == CLI_USAGE)
         return result;
-    if (result == CLI_GO_ON &&
-        rowlock_list(client, &list_options, count_row, &n, &err) != ROWLOCK_OK)
-        result = cli_fail(&err);
+    if (result == CLI_GO_ON)
+        result = cli_view_read(&view, client, NULL, CLI_VIEW_FREE);
     rowlock_close(&client);
+    n = numbers_of(&view);
     print_all(result == CLI_GO_ON ? &n : NULL, label);
+    cli_view_end(&view);
     return CLI_OK;
 }
 
@@ -151,8 +160,8 @@ const cli_command cli_metrics = {
     .help =
         "usage: rowlock metrics [OPTION...]\n"
         "\n"
-        "Prints, in the text format of Prometheus, how many locks are held and for how long, and\n"
-        "how many rows of free locks wait to be reaped.\n"
+        "Prints, in the text format of Prometheus, how many locks are held and for how long, how\n"
+        "many rows of free locks wait to be reaped, and how many wait for a lock.\n"
         "\n"
         "  -d, --db ADDRESS        the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
         "      --label NAME=VALUE  on all of them, to tell several databases apart\n"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -120,7 +121,7 @@ static int make_folders(char *path)
     return CLI_GO_ON;
 }
 
-static int default_file(char path[PATH_MAX])
+static int name_default_file(char path[PATH_MAX])
 {
     const char *state = getenv("XDG_STATE_HOME");
     const char *home = getenv("HOME");
@@ -134,37 +135,90 @@ static int default_file(char path[PATH_MAX])
         return cli_usage("no database given and HOME is not set; give --db or ROWLOCK_DB");
     if (n >= PATH_MAX)
         return cli_usage("the path of the default file is too long; give --db or ROWLOCK_DB");
-    return make_folders(path);
+    return CLI_GO_ON;
+}
+
+/* An address, its driver and what the options say, before anything is opened. `path` is room for
+ * that of the default file. */
+typedef struct target {
+    const char *address;
+    const rowlock_driver *driver;
+    int is_file;
+} target;
+
+static int find_target(target *out, char path[PATH_MAX], cli_db *db, rowlock_options *options)
+{
+    const struct scheme *scheme = &schemes[SQLITE];
+    int result = from_environment(db);
+
+    out->address = db->address;
+    if (result == CLI_GO_ON && db->address)
+        result = scheme_of(&scheme, db->address);
+    if (result == CLI_GO_ON)
+        result = driver_of(&out->driver, scheme);
+    if (result == CLI_GO_ON && !db->address) {
+        result = name_default_file(path);
+        out->address = path;
+    }
+    out->is_file = scheme == &schemes[SQLITE];
+    options->prefix = db->prefix;
+    options->schema = db->schema;
+    return result;
 }
 
 int cli_db_open(rowlock_client **out, cli_db *db, rowlock_options *options)
 {
     char path[PATH_MAX];
-    const char *address;
-    const struct scheme *scheme = &schemes[SQLITE];
-    const rowlock_driver *driver = NULL;
+    target to = {.address = NULL};
     rowlock_error err;
-    int result = from_environment(db);
+    int result = find_target(&to, path, db, options);
 
     *out = NULL;
-    address = db->address;
-    if (result == CLI_GO_ON && address)
-        result = scheme_of(&scheme, address);
-    if (result == CLI_GO_ON)
-        result = driver_of(&driver, scheme);
-    if (result == CLI_GO_ON && !address) {
-        result = default_file(path);
-        address = path;
+    if (result == CLI_GO_ON && to.address == path) {
+        result = make_folders(path);
         if (options->schema_policy == ROWLOCK_SCHEMA_REQUIRE)
             options->schema_policy = ROWLOCK_SCHEMA_CREATE;
     }
     if (result != CLI_GO_ON)
         return result;
-    options->prefix = db->prefix;
-    options->schema = db->schema;
-    if (rowlock_open(out, driver, address, options, &err) != ROWLOCK_OK)
+    if (rowlock_open(out, to.driver, to.address, options, &err) != ROWLOCK_OK)
         return cli_fail(&err);
     return CLI_GO_ON;
+}
+
+/* With tables that need not be there a client would make the file. */
+static int is_there(const char *address)
+{
+    return access(strncmp(address, "sqlite:", 7) == 0 ? address + 7 : address, F_OK) == 0;
+}
+
+int cli_db_look(rowlock_client **out, cli_db *db, rowlock_options *options, rowlock_error *err)
+{
+    char path[PATH_MAX];
+    target to = {.address = NULL};
+    int result = find_target(&to, path, db, options);
+
+    *out = NULL;
+    if (result != CLI_GO_ON)
+        return result;
+    if (to.address == path && !is_there(path)) {
+        err->status = ROWLOCK_ESCHEMA;
+        snprintf(err->message, sizeof(err->message), "there is no file %.150s yet", path);
+        return CLI_GO_ON;
+    }
+    options->schema_policy = ROWLOCK_SCHEMA_IGNORE;
+    if (to.is_file && !is_there(to.address))
+        options->schema_policy = ROWLOCK_SCHEMA_REQUIRE;
+    if (rowlock_open(out, to.driver, to.address, options, err) != ROWLOCK_OK &&
+        err->status == ROWLOCK_EINVAL)
+        return cli_fail(err);
+    return CLI_GO_ON;
+}
+
+_Noreturn void cli_db_leave(int status)
+{
+    fflush(NULL);
+    _exit(status);
 }
 
 static int choose(const struct scheme **out, cli_db *db, const char *dialect)

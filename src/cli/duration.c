@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <string.h>
+#include <time.h>
 
 #include "cli.h"
 
@@ -83,6 +84,14 @@ int cli_duration(int64_t *out_ms, const char *text)
         return -1;
     *out_ms = total;
     return 0;
+}
+
+int64_t cli_now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 void cli_duration_text(char out[32], int64_t ms)

@@ -6,10 +6,13 @@
  *
  * A run re-enters a lock only under an owner found here and only if the fence is the same. The
  * owner is not handed down for other names: two children of one run that want a lock of their own
- * must exclude each other. */
+ * must exclude each other. Theirs is that of the run around them, and what makes it their own:
+ * outer/pid.random. So it can be seen that the outer one waits as well (chain.c). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -62,6 +65,22 @@ int cli_held_find(cli_held *out, const char *name)
         line += n + (line[n] == '\n');
     }
     return found;
+}
+
+int cli_held_inner(char out[ROWLOCK_OWNER_MAX + 1])
+{
+    const char *list = getenv(VARIABLE);
+    const char *line = list ? strrchr(list, '\n') : NULL;
+    const char *owner = line ? line + 1 : list;
+    unsigned number;
+    int n;
+
+    for (int i = 0; owner && i < 2; i++)
+        owner = (owner = strchr(owner, ' ')) ? owner + 1 : NULL;
+    if (!owner || !*owner || getrandom(&number, sizeof(number), 0) != sizeof(number))
+        return 0;
+    n = snprintf(out, ROWLOCK_OWNER_MAX + 1, "%s/%ld.%08x", owner, (long)getpid(), number);
+    return n <= ROWLOCK_OWNER_MAX;
 }
 
 int cli_held_export(const cli_held *held, const char *name)

@@ -6,10 +6,10 @@
 
 #include "cli.h"
 
-static const cli_command *const commands[] = {&cli_run,  &cli_list,    &cli_metrics,
-                                              &cli_reap, &cli_migrate, &cli_fence};
-
-enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+const cli_command *const cli_commands[] = {
+    &cli_run,    &cli_once,    &cli_acquire,    &cli_renew,   &cli_release, &cli_list,
+    &cli_show,   &cli_waiters, &cli_top,        &cli_metrics, &cli_reap,    &cli_migrate,
+    &cli_doctor, &cli_fence,   &cli_completion, NULL};
 
 static int print_help(void)
 {
@@ -18,8 +18,8 @@ static int print_help(void)
           "usage: rowlock COMMAND [OPTION...]\n"
           "\n",
           stdout);
-    for (int i = 0; i < COMMANDS; i++)
-        printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    for (int i = 0; cli_commands[i]; i++)
+        printf("  %-10s %s\n", cli_commands[i]->name, cli_commands[i]->summary);
     fputs("  help       help on a command: rowlock help run\n"
           "\n"
           "  rowlock --version    rowlock --help\n"
@@ -36,42 +36,11 @@ static int print_help(void)
     return CLI_OK;
 }
 
-static int smallest(int a, int b, int c)
-{
-    int ab = a < b ? a : b;
-
-    return ab < c ? ab : c;
-}
-
-/* How many letters to add, drop or change (Levenshtein). Words longer than 30 are far from all. */
-static int distance(const char *a, const char *b)
-{
-    int row[32];
-    int n = (int)strlen(b);
-
-    if (n > 30 || strlen(a) > 30)
-        return 100;
-    for (int j = 0; j <= n; j++)
-        row[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
-        int diagonal = row[0];
-
-        row[0] = i;
-        for (int j = 1; j <= n; j++) {
-            int above = row[j];
-
-            row[j] = smallest(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
-            diagonal = above;
-        }
-    }
-    return row[n];
-}
-
 static const cli_command *find(const char *name)
 {
-    for (int i = 0; i < COMMANDS; i++)
-        if (strcmp(commands[i]->name, name) == 0)
-            return commands[i];
+    for (int i = 0; cli_commands[i]; i++)
+        if (strcmp(cli_commands[i]->name, name) == 0)
+            return cli_commands[i];
     return NULL;
 }
 
@@ -80,12 +49,12 @@ static int unknown_command(const char *name)
     const char *nearest = NULL;
     int best = 3;
 
-    for (int i = 0; i < COMMANDS; i++) {
-        int d = distance(name, commands[i]->name);
+    for (int i = 0; cli_commands[i]; i++) {
+        int d = cli_distance(name, cli_commands[i]->name);
 
         if (d < best) {
             best = d;
-            nearest = commands[i]->name;
+            nearest = cli_commands[i]->name;
         }
     }
     if (nearest)

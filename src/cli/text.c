@@ -42,6 +42,25 @@ int cli_usage(const char *format, ...)
     return CLI_USAGE;
 }
 
+int cli_out_of_memory(void)
+{
+    cli_message("out of memory");
+    return CLI_OTHER;
+}
+
+void cli_say_busy(const char *what, const char *shown, const rowlock_holder *holder,
+                  const rowlock_error *err)
+{
+    char left[32];
+
+    cli_duration_text(left, holder->remaining_ms);
+    if (holder->owner[0])
+        cli_message("%s'%s' is held by %s, for another %s unless renewed", what, shown,
+                    holder->owner, left);
+    else
+        cli_message("%s'%s' is %s", what, shown, err->message);
+}
+
 int cli_shown(const char *word)
 {
     return (int)strcspn(word, ":=@");
@@ -132,4 +151,35 @@ void cli_printable(char *out, const char *s, size_t n)
         i += length;
     }
     *out = '\0';
+}
+
+static int smallest(int a, int b, int c)
+{
+    int ab = a < b ? a : b;
+
+    return ab < c ? ab : c;
+}
+
+/* Levenshtein's. Words longer than 30 are far from all. */
+int cli_distance(const char *a, const char *b)
+{
+    int row[32];
+    int n = (int)strlen(b);
+
+    if (n > 30 || strlen(a) > 30)
+        return 100;
+    for (int j = 0; j <= n; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int diagonal = row[0];
+
+        row[0] = i;
+        for (int j = 1; j <= n; j++) {
+            int above = row[j];
+
+            row[j] = smallest(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
+            diagonal = above;
+        }
+    }
+    return row[n];
 }

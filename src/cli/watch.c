@@ -4,26 +4,17 @@
  * lock is lost, or is about to be: TERM comes while there is time left to end in. */
 #include <signal.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli.h"
 
-/* Times are milliseconds of now_ms(). */
+/* Times are milliseconds of cli_now_ms(). */
 typedef struct guard {
     cli_watch *watch;
     cli_child child;
     int lost_fd;
     int64_t since;   /* the lock was acquired before */
-    int64_t kill_at; /* after a loss: when TERM was not enough */
+    int64_t kill_at; /* when TERM, or another signal, was not enough; 0: none was sent */
 } guard;
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_BOOTTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static int64_t between(int64_t low, int64_t value, int64_t high)
 {
@@ -38,26 +29,30 @@ static int64_t lease(const cli_watch *w)
     return w->max_hold_ms > 0 && w->max_hold_ms < w->ttl_ms ? w->max_hold_ms : w->ttl_ms;
 }
 
-/* Time that the command gets, out of the lease, to end after TERM; and how long before the end of
- * the lease KILL is sent. The library renews at a third of the lease, so that more than half of it
- * is left whenever the database answers. */
-static int64_t term_lead(const cli_watch *w)
-{
-    return between(0, lease(w) / 3, 10000);
-}
-
+/* How long before the end of the lease KILL is sent. */
 static int64_t kill_lead(const cli_watch *w)
 {
     return between(0, lease(w) / 12, 2000);
+}
+
+/* Time that the command gets, out of the lease, to end after TERM. The library renews at a third of
+ * the lease, so that more than half of it is left whenever the database answers. */
+static int64_t term_lead(const cli_watch *w)
+{
+    if (w->kill_after_ms >= 0)
+        return between(kill_lead(w), w->kill_after_ms + kill_lead(w), lease(w) / 2);
+    return between(0, lease(w) / 3, 10000);
 }
 
 /* From TERM to KILL. If it is another's already, nothing is won by a hurry that costs the command
  * its cleaning up; else it must be gone before it becomes another's. */
 static int64_t grace(const cli_watch *w, int loss)
 {
+    int64_t asked = w->kill_after_ms;
+
     if (loss == ROWLOCK_LOSS_TAKEN || loss == ROWLOCK_LOSS_FORCED)
-        return between(0, w->ttl_ms / 4, 5000);
-    return between(0, rowlock_remaining(w->lock) - kill_lead(w), 10000);
+        return asked >= 0 ? asked : between(0, w->ttl_ms / 4, 5000);
+    return between(0, rowlock_remaining(w->lock) - kill_lead(w), asked >= 0 ? asked : 10000);
 }
 
 /* ---- why ------------------------------------------------------------------------------------- */
@@ -99,7 +94,7 @@ static const char *reason(const guard *g, int loss)
     if (loss == ROWLOCK_LOSS_UNREACHABLE || (loss == ROWLOCK_LOSS_NONE && w->failing))
         return "the database did not answer in time";
     if (loss == ROWLOCK_LOSS_MAX_HOLD ||
-        (w->max_hold_ms > 0 && now_ms() + w->ttl_ms >= g->since + w->max_hold_ms))
+        (w->max_hold_ms > 0 && cli_now_ms() + w->ttl_ms >= g->since + w->max_hold_ms))
         return "held for as long as --max-hold allows";
     return "its lease could not be renewed in time";
 }
@@ -113,7 +108,7 @@ static void lose(guard *g)
     int loss = rowlock_loss(w->lock);
 
     w->lost = 1;
-    g->kill_at = now_ms() + grace(w, loss);
+    g->kill_at = cli_now_ms() + grace(w, loss);
     cli_child_signal(&g->child, SIGTERM);
     cli_child_signal(&g->child, SIGCONT); /* a stopped process hears no TERM */
     w->running = 0;
@@ -123,20 +118,30 @@ static void lose(guard *g)
         cli_message("lost '%s': %s; stopping the command", w->shown, reason(g, loss));
 }
 
-/* Does what is due, and returns how long nothing else will be. */
+/* Kills the group when its time is over, and returns how long nothing else will be. */
+static int64_t kill_in_time(guard *g)
+{
+    if (cli_now_ms() >= g->kill_at) {
+        cli_child_signal(&g->child, SIGKILL);
+        g->kill_at = cli_now_ms() + 1000;
+    }
+    return between(0, g->kill_at - cli_now_ms(), 1000);
+}
+
+/* Does what is due, and returns how long nothing else will be. A signal that was passed on is
+ * looked for from time to time: it may come right before we wait. */
 static int64_t step(guard *g)
 {
-    int64_t left = rowlock_remaining(g->watch->lock) - term_lead(g->watch);
+    cli_watch *w = g->watch;
+    int64_t left = rowlock_remaining(w->lock) - term_lead(w);
 
-    if (!g->watch->lost && left > 0)
-        return between(1, left, 60000);
-    if (!g->watch->lost) {
+    if (!w->lost && left <= 0)
         lose(g);
-    } else if (now_ms() >= g->kill_at) {
-        cli_child_signal(&g->child, SIGKILL);
-        g->kill_at = now_ms() + 1000;
-    }
-    return between(0, g->kill_at - now_ms(), 1000);
+    if (!w->lost && w->kill_after_ms >= 0 && g->kill_at == 0 && cli_signals_passed_on())
+        g->kill_at = cli_now_ms() + w->kill_after_ms;
+    if (g->kill_at > 0)
+        return kill_in_time(g);
+    return between(1, left, w->kill_after_ms >= 0 ? 500 : 60000);
 }
 
 void cli_watch_event(const rowlock_event *event, void *payload)
@@ -153,7 +158,7 @@ void cli_watch_event(const rowlock_event *event, void *payload)
 
 int cli_watch_run(cli_watch *watch, const cli_program *program)
 {
-    guard g = {.watch = watch, .since = now_ms()};
+    guard g = {.watch = watch, .since = cli_now_ms()};
     int64_t idle = 0;
     rowlock_error err;
     int result;
@@ -163,6 +168,7 @@ int cli_watch_run(cli_watch *watch, const cli_program *program)
         return cli_fail(&err);
     watch->running = 1;
     result = cli_child_start(&g.child, program);
+    watch->started = result == CLI_GO_ON && g.child.started;
     while (result == CLI_GO_ON && !cli_child_wait(&g.child, watch->lost ? -1 : g.lost_fd, idle))
         idle = step(&g);
     watch->running = 0;

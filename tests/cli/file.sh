@@ -72,17 +72,27 @@ for dialect in "${dialects[@]}"; do
     no_ "$dialect plain: no down" grep -q 'DROP ' "$work/out"
     expect 0 "$dialect prefix" print "$dialect" --prefix my_
     has "$out" 'my_locks' "$dialect prefix"
-    no_ "$dialect prefix is everywhere" grep -Eq 'rowlock_(locks|held|schema|clock)' "$work/out"
+    no_ "$dialect prefix is everywhere" grep -Eq 'rowlock_(locks|held|schema|clock|waiters|queue)' "$work/out"
     expect 0 "$dialect golang-migrate" print "$dialect" --format golang-migrate
     is "$(grep -c '^-- file: 0001_rowlock_locks\.\(up\|down\)\.sql$' "$work/out")" 2 'golang-migrate'
     expect 0 "$dialect flyway" print "$dialect" --format flyway --as 7
     is "$(grep -c '^-- file: [VU]7__rowlock_locks\.sql$' "$work/out")" 2 'flyway'
     expect 0 "$dialect dbmate" print "$dialect" --format dbmate --as 20260101120000
     is "$(grep '^-- ' "$work/out")" \
-        $'-- file: 20260101120000_rowlock_locks.sql\n-- migrate:up\n-- migrate:down' 'dbmate'
+        '-- file: 20260101120000_rowlock_locks.sql
+-- migrate:up
+-- migrate:down
+-- file: 20260101120001_rowlock_queue.sql
+-- migrate:up
+-- migrate:down' 'dbmate'
     expect 0 "$dialect goose" print "$dialect" --format goose --as 00012
     is "$(grep '^-- ' "$work/out")" \
-        $'-- file: 00012_rowlock_locks.sql\n-- +goose Up\n-- +goose Down' 'goose'
+        '-- file: 00012_rowlock_locks.sql
+-- +goose Up
+-- +goose Down
+-- file: 00013_rowlock_queue.sql
+-- +goose Up
+-- +goose Down' 'goose'
 done
 expect 0 'the dialect of the address' env ROWLOCK_DB=plain.db "$rowlock" migrate print
 files() {
@@ -91,10 +101,16 @@ files() {
     is "$(sort <<<"$out")" "$2" "$1: paths of files"
     is "$(cd "$1" && printf "$1/%s\n" *)" "$2" "$1: names of files"
 }
-files golang-migrate $'golang-migrate/0001_rowlock_locks.down.sql\ngolang-migrate/0001_rowlock_locks.up.sql'
-files flyway $'flyway/U0001__rowlock_locks.sql\nflyway/V0001__rowlock_locks.sql'
-files dbmate dbmate/0001_rowlock_locks.sql
-files goose goose/0001_rowlock_locks.sql
+files golang-migrate 'golang-migrate/0001_rowlock_locks.down.sql
+golang-migrate/0001_rowlock_locks.up.sql
+golang-migrate/0002_rowlock_queue.down.sql
+golang-migrate/0002_rowlock_queue.up.sql'
+files flyway 'flyway/U0001__rowlock_locks.sql
+flyway/U0002__rowlock_queue.sql
+flyway/V0001__rowlock_locks.sql
+flyway/V0002__rowlock_queue.sql'
+files dbmate $'dbmate/0001_rowlock_locks.sql\ndbmate/0002_rowlock_queue.sql'
+files goose $'goose/0001_rowlock_locks.sql\ngoose/0002_rowlock_queue.sql'
 expect 70 'files that exist are left alone' print sqlite --format goose --output goose
 has "$err" 'File exists' 'files that exist are left alone'
 expect 70 'no such folder' print sqlite --format goose --output nowhere
@@ -105,8 +121,8 @@ if command -v sqlite3 >/dev/null; then
     is "${PIPESTATUS[1]}" 0 'takes the plain SQL'
     expect 0 'which is what we need' "$rowlock" migrate status --db made.db
     expect 0 'and works' "$rowlock" run --db made.db -n a -- true
-    sqlite3 -bail made.db <golang-migrate/0001_rowlock_locks.down.sql
-    is "$?" 0 'takes the way down'
+    cat golang-migrate/000{2,1}_*.down.sql | sqlite3 -bail made.db
+    is "${PIPESTATUS[1]}" 0 'takes the way down'
     is "$(sqlite3 made.db .tables)" '' 'which leaves nothing'
 elif [[ ${ROWLOCK_TEST_NO_SKIP:-} ]]; then
     fail 'the sqlite3 command is not installed'

@@ -10,7 +10,8 @@ group 'help'
 expect 0 'version' "$rowlock" --version
 yes_ 'version is a number' grep -Eqx 'rowlock [0-9]+\.[0-9]+\.[0-9]+' "$work/out"
 expect 0 '--help' "$rowlock" --help
-for sub in run list metrics reap migrate fence-sql; do
+for sub in run once acquire renew release list show waiters top metrics reap migrate doctor fence-sql \
+    completion; do
     has "$out" "  $sub " "--help names $sub"
 done
 help_fits() {
@@ -22,7 +23,8 @@ help_fits() {
 }
 help_fits --help
 help_fits help
-for sub in run list metrics reap migrate fence-sql; do
+for sub in run once acquire renew release list show waiters top metrics reap migrate doctor fence-sql \
+    completion; do
     help_fits help "$sub"
     help_fits "$sub" --help
     help_fits "$sub" -h
@@ -50,6 +52,7 @@ rnu|did you mean 'run'
 lst|did you mean 'list'
 migrat|did you mean 'migrate'
 metric|did you mean 'metrics'
+docter|did you mean 'doctor'
 rap|did you mean 'reap'
 help nothing|unknown command 'nothing'
 --frob|unknown option --frob
@@ -58,7 +61,29 @@ run|no lock name
 run -- touch "$marker"|no lock name
 run a|after '--'
 run a --|after '--'
-run a touch "$marker"|after '--'
+run a touch "$marker"|one word too many
+run a -c 'touch "$marker"' -- true|exclude each other
+run a -c ''|-c: the line is empty
+run -n --on-busy wait a -- touch "$marker"|exclude each other
+run --on-busy never a -- touch "$marker"|'never' is none of skip, wait and fail
+run --on-busy skip -E 1 a -- touch "$marker"|exclude each other
+run -E 256 a -- touch "$marker"|between 0 and 255
+run -E x a -- touch "$marker"|'x' is not a number
+run -q -v a -- touch "$marker"|exclude each other
+run --kill-after soon a -- touch "$marker"|'soon' is not a duration
+run --hold-at-least 32d a -- touch "$marker"|31d or less
+run --hold-at-least 2m --max-hold 1m a -- touch "$marker"|longer than --max-hold
+run --ownr x a -- touch "$marker"|did you mean '--owner'
+once a -- touch "$marker"|give --every
+once --every 0 a -- touch "$marker"|give --every
+once --every 99ms a -- touch "$marker"|between 100ms and 31d
+once --every 32d a -- touch "$marker"|between 100ms and 31d
+once --every often a -- touch "$marker"|'often' is not a duration
+once --every 1h -- touch "$marker"|no lock name
+once --every 1h a|after '--'
+once --every 1h --owner x a -- touch "$marker"|unknown option --owner
+once --every 1h --wait 1s a -- touch "$marker"|unknown option --wait
+once --every 1h --max-hold 1s a -- touch "$marker"|unknown option --max-hold
 run a b -- touch "$marker"|'b' is one word too many
 run '' -- touch "$marker"|1 to 255 bytes
 run "$long_name" -- touch "$marker"|1 to 255 bytes
@@ -103,7 +128,48 @@ run --db mysql:/x a -- touch "$marker"|must start with mysql://
 list extra|takes options only
 list --frob|unknown option --frob
 list --ttl 5s|unknown option --ttl
+list --json --csv|exclude each other
+list --jsn|did you mean '--json'
+acquire|no lock name
+acquire a b|'b' is one word too many
+acquire a -- touch "$marker"|runs no command
+acquire --ttl 1ms a|between 50ms and 31d
+acquire -n -w 1s a|exclude each other
+acquire --owner '' a|--owner is empty
+acquire -E 256 a|between 0 and 255
+renew a|give --owner and --fence
+renew --fence 1 a|give --owner and --fence
+renew --owner x a|give --owner and --fence
+renew --owner x --fence 0 a|'0' is not a fence
+renew --owner x --fence -1 a|'-1' is not a fence
+renew --owner x --fence 9223372036854775808 a|is not a fence
+renew --owner x --fence 1x a|'1x' is not a fence
+renew --owner x --fence 1 --ttl 1ms a|between 50ms and 31d
+renew --owner x --fence 1|no lock name
+release a|give --owner and --fence
+release --yes --owner x --fence 1 a|--yes belongs to --force
+release --force --yes --owner x a|exclude each other
+release --force --yes|no lock name
+release --force --yes a -- x|runs no command
+release --ttl 1s --owner x --fence 1 a|unknown option --ttl
+releas a|did you mean 'release'
+show|no lock name
+show a b|one word too many
+show a -- x|runs no command
+show --csv a|unknown option --csv
+top|needs a terminal
+top extra|takes options only
+top -i 99ms|between 100ms and 1h
+top -i often|'often' is not a duration
+completion|give one of bash, zsh and fish
+completion bash zsh|give one of bash, zsh and fish
+completion tcsh|unknown shell 'tcsh'
+completion --db x bash|unknown option --db
+waiters extra|takes options only
+waiters --csv|unknown option --csv
 list -- x|takes options only
+doctor extra|takes options only
+doctor --csv|unknown option --csv
 metrics extra|takes options only
 metrics -- x|takes options only
 metrics --frob|unknown option --frob

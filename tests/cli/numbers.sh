@@ -64,7 +64,9 @@ is "$(grep -v '^#' "$work/out")" 'rowlock_up 1
 rowlock_held 0
 rowlock_oldest_held_seconds 0.000
 rowlock_expired 0
-rowlock_oldest_expired_seconds 0.000' 'an empty table'
+rowlock_oldest_expired_seconds 0.000
+rowlock_waiting 0
+rowlock_oldest_wait_seconds 0.000' 'an empty table'
 expect 0 'a lock that is free again' rl run free -- true
 hold one
 first=$holder
@@ -113,7 +115,7 @@ drop
 holder=$first
 drop
 expect 69 'no database' "$rowlock" reap --db "$nowhere"
-is "$(rl migrate down --to 0)" 'from version 1 to 0' 'down'
+has "$(rl migrate down --to 0)" ' to 0' 'down'
 expect 78 'no tables' rl reap
 one_line 'no tables'
 summary

@@ -38,6 +38,15 @@ drop() {
     joined "$holder"
 }
 
+# is_held NAME, is_free NAME
+is_held() {
+    rl list --json | grep -qF "\"name\": \"$1\","
+}
+
+is_free() {
+    ! is_held "$1"
+}
+
 # sql: runs standard input in the database's own client, which stops at the first error.
 sql() {
     case $driver in

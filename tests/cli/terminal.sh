@@ -38,6 +38,16 @@ type_ 0.3 '$ROWLOCK run a -- sleep 30 &\n' 1 '$ROWLOCK run a -- true\n' 0.5 '\00
     0.5 'echo status=$?.; kill %%1; wait\n'
 has "$out" 'status=130.' 'Ctrl-C ends the wait'
 
+group 'release by force'
+"$ROWLOCK" acquire forced >/dev/null
+type_ 0.3 '$ROWLOCK release --force forced\n' 0.7 'n\n' 0.5 'echo status=$?.\n'
+has "$out" "'forced' has been held by " 'says who holds it'
+has "$out" 'status=1.' 'asks'
+no_ 'and is not done without a yes' grep -q '"held": false' <("$ROWLOCK" show --json forced)
+type_ 0.3 '$ROWLOCK release --force forced\n' 0.7 'y\n' 0.5 'echo status=$?.\n'
+has "$out" 'status=0.' 'yes'
+has "$("$ROWLOCK" show --json forced)" '"held": false' 'is done'
+
 group 'table'
 long=$(printf 'long%.0s' {1..40})
 "$ROWLOCK" run --note "$long" --owner "$long" "$long" -- sleep 20 &
@@ -49,8 +59,13 @@ is_held() {
 until_ 'held' is_held
 for columns in 80 100; do
     type_ 0.3 "stty cols $columns"'; $ROWLOCK list >/dev/tty; echo\n'
+    has "$out" $'\e[1mNAME\e[0m' 'the titles are bold'
+    sed -i 's/\x1b\[[0-9]*m//g' "$work/out"
     is "$(grep -c '^long.*\.\.\.' "$work/out")" 1 "is cut at $columns columns"
     yes_ "fits $columns columns" test "$(grep -a '^\(long\|NAME\)' "$work/out" | tr -d '\r' | wc -L)" -le $columns
 done
+type_ 0.3 'NO_COLOR=1 $ROWLOCK list >/dev/tty; echo\n'
+no_ 'no colours with NO_COLOR' grep -q $'\e\[1m' "$work/out"
+no_ 'no colours in a file' grep -q $'\e' <("$ROWLOCK" list)
 kill -TERM "$holder"
 summary
