@@ -302,16 +302,19 @@ static int restore(void **state)
     return 0;
 }
 
+/* "stopped" as a second argument: only what stops the server, which others may use, too. */
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test_teardown(requests, restore),
-        cmocka_unit_test_teardown(replies, restore),
-        cmocka_unit_test_teardown(both, restore),
-        cmocka_unit_test_teardown(opening, restore),
-        cmocka_unit_test_teardown(closing, restore),
-        cmocka_unit_test_teardown(waiting, restore),
+    const struct CMUnitTest stopping[] = {
         cmocka_unit_test_teardown(stopped_server, resume),
     };
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test_teardown(requests, restore), cmocka_unit_test_teardown(replies, restore),
+        cmocka_unit_test_teardown(both, restore),     cmocka_unit_test_teardown(opening, restore),
+        cmocka_unit_test_teardown(closing, restore),  cmocka_unit_test_teardown(waiting, restore),
+    };
+
+    if (argc == 3 && strcmp(argv[2], "stopped") == 0)
+        return FAULT_MAIN(2, argv, 1, stopping);
     return FAULT_MAIN(argc, argv, 1, cases);
 }
