@@ -5,6 +5,7 @@
 #include "queue_scene.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { COMERS = 16, LONG_WAIT_MS = 5500, RUNNERS = 4, ALL_MS = 60000 };
@@ -41,6 +42,7 @@ struct board {
     char message[240];
     char first[480]; /* the first inversion */
     char queue[200]; /* what the last holder saw of it: "runner 1, runner 3, " */
+    uint64_t next;   /* and the ticket of the first */
 };
 
 static struct board *board;
@@ -50,21 +52,33 @@ static int add_owner(const rowlock_waiter *waiter, void *payload)
     char *queue = payload;
     size_t used = strlen(queue);
 
+    if (used == 0)
+        board->next = waiter->ticket;
     snprintf(queue + used, sizeof(board->queue) - used, "%s, ", waiter->owner);
     return 0;
 }
 
-/* What the holder does: was it its turn, and who waits now? One that was not to be seen has taken
- * its ticket, whose number may be the lower one, at the moment of the look. */
+/* One that was not to be seen may have taken its ticket, with a lower number, at the moment of the
+ * look. 0: so it was. */
+static int is_overtaking(void)
+{
+    char ticket[64] = "";
+
+    board->unseen++;
+    return fault_sql_on(fault.backend.address, "SELECT MAX(ticket) FROM {locks}", ticket,
+                        sizeof(ticket)) != 0 ||
+           ticket[0] == '\0' || strtoull(ticket, NULL, 10) > board->next;
+}
+
+/* What the holder does: was it its turn, and who waits now? */
 static int note_turn(rowlock_client *client, const char *me, rowlock_error *err)
 {
     rowlock_counters counters = ROWLOCK_COUNTERS_INIT;
 
     if (board->queue[0] != '\0') {
         board->hand_overs++;
-        if (strstr(board->queue, me) == NULL) {
-            board->unseen++;
-        } else if (strncmp(board->queue, me, strlen(me)) != 0 && board->inversions++ == 0) {
+        if (strncmp(board->queue, me, strlen(me)) != 0 &&
+            (strstr(board->queue, me) != NULL || is_overtaking()) && board->inversions++ == 0) {
             rowlock_stats(&counters, client, NULL);
             snprintf(board->first, sizeof(board->first),
                      "%s after %s (its ticket %llu, grant %llu)", me, board->queue,
@@ -123,7 +137,6 @@ static void a_thousand_times(void **state)
     if (board->inversions > 0)
         fail_msg("%d inversions, the first: %s", board->inversions, board->first);
     assert_in_range(board->hand_overs, board->grants / 2, board->grants);
-    assert_in_range(board->unseen, 0, board->grants / 50);
     process_unshare(board, sizeof(*board));
 }
 
