@@ -6,6 +6,7 @@
 passed=0 failed=0 group='' pids=()
 work=$(mktemp -d "${TMPDIR:-/tmp}/rowlock-cli.XXXXXX")
 export XDG_STATE_HOME=$work/state
+export SHELL=$BASH # script(1) runs it; a machine may have none set, and sh dies of a Ctrl-C that bash survives
 exec 2>"$work/stderr" # bash's words on killed jobs; shown if something failed
 unset ROWLOCK_DB ROWLOCK_NAME ROWLOCK_FENCE ROWLOCK_OWNER ROWLOCK_HELD
 
