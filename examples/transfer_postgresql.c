@@ -78,8 +78,10 @@ static int transfer(rowlock_client *client, PGconn *conn, int from, int to, rowl
                                  to == 1 ? "account 1" : "account 2"};
     rowlock_tx_options options = ROWLOCK_TX_OPTIONS_INIT;
 
+    /* At the higher levels, which may be the server's default, who has waited for a lock sees too
+     * old rows, and has to begin again and again. */
     options.wait_ms = 10000;
-    if (run(conn, "BEGIN") == 0 &&
+    if (run(conn, "BEGIN ISOLATION LEVEL READ COMMITTED") == 0 &&
         rowlock_postgresql_lock(NULL, client, conn, names, 2, &options, err) == ROWLOCK_OK &&
         move(conn, from, to, from == 1 ? 10 : 8) == 0 && run(conn, "COMMIT") == 0)
         return 0;

@@ -13,13 +13,17 @@
 -- statement of both servers that creates or changes rows from a SELECT and assigns from left to right.
 -- It takes what comes from the SELECT as VALUES(column), never as w.column: the SELECT reads the table
 -- that is written, so its rows are put aside first, and w no longer stands on the row at hand.
+-- UPDATE and DELETE that join say FORCE INDEX (PRIMARY): MariaDB 11 reads, and locks, all rows of a
+-- small table otherwise, and so waits for those of others.
 
 -- What a connection sets. Lock waits are whole seconds in these servers: one for rows, two
--- for a table that is being altered.
+-- for a table that is being altered. MariaDB 11 refuses (error 1020) to lock a row that was changed
+-- after the statement had first looked at it, unless told not to: here that look decides nothing.
 -- name: session
 SET NAMES utf8mb4;
 SET SESSION sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', autocommit = 1,
-            innodb_lock_wait_timeout = 1, lock_wait_timeout = 2, group_concat_max_len = 1048576;
+            innodb_lock_wait_timeout = 1, lock_wait_timeout = 2, group_concat_max_len = 1048576
+            /*M!110402 , innodb_snapshot_isolation = OFF */;
 SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET SESSION TRANSACTION READ WRITE;
 
@@ -197,7 +201,8 @@ DELETE q
   FROM JSON_TABLE(COALESCE(@rowlock_off, '[]'), '$[*]' COLUMNS (
            name   VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
            ticket BIGINT       PATH '$[1]')) AS w
-       STRAIGHT_JOIN rowlock_waiters AS q ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
+       STRAIGHT_JOIN rowlock_waiters AS q FORCE INDEX (PRIMARY)
+          ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
 
 -- What came of it. queue: of a lock that is free, how long the first one of those who come first lives.
 -- name: acquire_answer
@@ -618,7 +623,8 @@ DELETE q
   FROM JSON_TABLE(COALESCE(@rowlock_off, '[]'), '$[*]' COLUMNS (
            name   VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
            ticket BIGINT       PATH '$[1]')) AS w
-       STRAIGHT_JOIN rowlock_waiters AS q ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
+       STRAIGHT_JOIN rowlock_waiters AS q FORCE INDEX (PRIMARY)
+          ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
 
 -- name: place
 SELECT w.i,
@@ -683,7 +689,8 @@ DELETE q
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
            name   VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
            ticket BIGINT       PATH '$[8]')) AS w
-       STRAIGHT_JOIN rowlock_waiters AS q ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
+       STRAIGHT_JOIN rowlock_waiters AS q FORCE INDEX (PRIMARY)
+          ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
 
 -- Marks the rows of a batch that are not marked far enough ahead, passing over those that somebody has
 -- locked. The rows exist and are locked, so nothing is ever inserted.
@@ -786,7 +793,8 @@ DELETE q
   FROM JSON_TABLE(COALESCE(@rowlock_off, '[]'), '$[*]' COLUMNS (
            name   VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
            ticket BIGINT       PATH '$[1]')) AS w
-       STRAIGHT_JOIN rowlock_waiters AS q ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
+       STRAIGHT_JOIN rowlock_waiters AS q FORCE INDEX (PRIMARY)
+          ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
 
 -- ? attempt, ? name, ? fence (0: any), ? fence, ? attempt; then ? name, ? attempt
 -- name: force_release
@@ -806,16 +814,24 @@ SELECT l.hold_count
    AND l.attempt = ?;
 COMMIT;
 
--- One batch: finds dead rows behind ? (name) by a plain read, locks those that are still dead and not
--- locked, deletes them. ? retention, ? after, ? how many. Answers how many were found and deleted, and
--- behind which name the next batch starts.
+-- One batch: looks where it is to end, so that no batch takes as long as the table; finds dead rows
+-- behind ? (name) by a plain read, locks those that are still dead and not locked, deletes them.
+-- ? retention; ? after, ? looks at one row more than this; ? after, ? how many; ? how many. Answers how
+-- many were deleted, and behind which name the next batch starts, if there is any.
 -- name: reap
-SET @rowlock_limit = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ?;
-SELECT COUNT(*), HEX(MAX(d.name)), JSON_ARRAYAGG(HEX(d.name))
+SET @rowlock_limit = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ?,
+    @rowlock_end   = NULL;
+SELECT l.name INTO @rowlock_end
+  FROM rowlock_locks AS l
+ WHERE l.name > ?
+ ORDER BY l.name
+ LIMIT ?, 1;
+SELECT COUNT(*), MAX(d.name), JSON_ARRAYAGG(HEX(d.name))
   INTO @rowlock_found, @rowlock_after, @rowlock_dead
   FROM (SELECT l.name
           FROM rowlock_locks AS l
          WHERE l.name > ?
+           AND l.name <= COALESCE(@rowlock_end, REPEAT(x'ff', 255))
            AND l.expire_time < @rowlock_limit
            AND l.fence < @rowlock_limit
          ORDER BY l.name
@@ -833,8 +849,9 @@ SELECT JSON_ARRAYAGG(w.name) INTO @rowlock_dead
 DELETE k
   FROM JSON_TABLE(COALESCE(@rowlock_dead, '[]'), '$[*]' COLUMNS (
            name VARCHAR(510) CHARACTER SET latin1 PATH '$')) AS w
-       STRAIGHT_JOIN rowlock_locks AS k ON k.name = UNHEX(w.name);
-SELECT @rowlock_found, ROW_COUNT(), @rowlock_after;
+       STRAIGHT_JOIN rowlock_locks AS k FORCE INDEX (PRIMARY)
+          ON k.name = UNHEX(w.name);
+SELECT ROW_COUNT(), IF(@rowlock_found = ?, @rowlock_after, @rowlock_end);
 COMMIT;
 
 -- One page: ? first name, ? the last one of the page before, ? 1 if there is an end, ? end, ? expired
@@ -1014,7 +1031,8 @@ UPDATE rowlock_locks AS l
 -- gives the order and each row is found by its key. ? batch, ? now, ? now
 -- name: lock_write
 UPDATE (?) AS w
-       STRAIGHT_JOIN rowlock_locks AS l ON l.name = w.name
+       STRAIGHT_JOIN rowlock_locks AS l FORCE INDEX (PRIMARY)
+          ON l.name = w.name
    SET l.owner        = w.owner,
        l.fence        = w.fence,
        l.hold_count   = 0,
@@ -1066,7 +1084,8 @@ SELECT /*+ SET_VAR(time_zone = '+00:00') */
 -- name: tx_ready
 SAVEPOINT rowlock;
 SET SESSION sql_mode = DEFAULT, time_zone = DEFAULT, innodb_lock_wait_timeout = DEFAULT,
-            lock_wait_timeout = DEFAULT, group_concat_max_len = DEFAULT;
+            lock_wait_timeout = DEFAULT, group_concat_max_len = DEFAULT
+            /*M!110402 , innodb_snapshot_isolation = DEFAULT */;
 
 -- Fails (error 1305) if the transaction that was marked has ended.
 -- name: tx_commit

@@ -391,25 +391,37 @@ SELECT l.fence, NULL
    AND l.attempt = $3::uuid
 
 -- name: reap
--- $1 retention in us  $2 at most so many rows
+-- $1 retention in us  $2 at most so many rows  $3 behind this name  $4 looks at so many rows
 -- A row whose fence is not well below the clock stays: without it the fence could be given again.
--- The clock is read once: most rows of a large table are looked at in vain. They are deleted where
--- they were found: a row that is locked stays in its place, and is not looked for a second time.
+-- The clock is read once: most rows of a large table are looked at in vain. Rows are found by a plain
+-- read, which ends with the last one wanted; locked where they were found, if they still are dead; and
+-- deleted there. A lost deletion is made up for by the next reaper: nobody waits for the disk.
 WITH relaxed AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true) AS mode
 ), clock AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $1::bigint AS before
       FROM relaxed
+), found AS MATERIALIZED (
+    SELECT p.place, p.name
+      FROM clock AS c
+     CROSS JOIN (SELECT l.ctid AS place, l.name, l.expire_time, l.fence
+                   FROM rowlock_locks AS l
+                  WHERE l.name > $3::bytea
+                  ORDER BY l.name
+                  LIMIT $4::bigint) AS p
+     WHERE p.expire_time < c.before
+       AND p.fence < c.before
+     ORDER BY p.name
+     LIMIT $2::bigint
 ), reaped AS (
     DELETE FROM rowlock_locks AS o
      WHERE o.ctid = ANY (ARRAY(
            SELECT l.ctid
              FROM clock AS c
             CROSS JOIN rowlock_locks AS l
-            WHERE l.expire_time < c.before
+            WHERE l.ctid = ANY (ARRAY(SELECT f.place FROM found AS f))
+              AND l.expire_time < c.before
               AND l.fence < c.before
-            ORDER BY l.name
-            LIMIT $2::bigint
               FOR UPDATE OF l SKIP LOCKED))
     RETURNING o.name
 -- Tickets whose life ended a minute ago: of waiters that died.
@@ -426,8 +438,20 @@ WITH relaxed AS MATERIALIZED (
      WHERE q.name = d.name
        AND q.ticket = d.ticket
 )
-SELECT count(*) AS reaped
-  FROM reaped
+-- Where to go on: behind the last one deleted, or behind the last one looked at, if there is any.
+SELECT (SELECT count(*) FROM reaped) AS reaped,
+       CASE WHEN (SELECT count(*) FROM found) = $2::bigint
+            THEN (SELECT f.name
+                    FROM found AS f
+                   ORDER BY f.name DESC
+                   LIMIT 1)
+            ELSE (SELECT l.name
+                    FROM rowlock_locks AS l
+                   WHERE l.name > $3::bytea
+                   ORDER BY l.name
+                  OFFSET $4::bigint - 1
+                   LIMIT 1)
+       END AS mark
 
 -- name: list
 -- $1 first name  $2 name behind the last  $3 free rows, too  $4 at most so many rows
@@ -837,18 +861,20 @@ SELECT pg_backend_pid() AS backend_pid, pg_is_in_recovery() AS is_standby
 
 -- name: session
 -- $1 lock_timeout  $2 statement_timeout  $3 for this transaction only (through a pooler)
+-- $4 commits are not waited for; tx_reset takes that back for the application's transactions
 -- Whatever the role's or the database's defaults are. The plan is always the primary key, row by
--- row: not a scan because the table was small or unknown when the plan was made.
+-- row: not a scan because the table was small or unknown when the plan was made. So it is the same for
+-- any parameters, and made once.
 SELECT set_config('lock_timeout', $1::text, $3::boolean),
        set_config('statement_timeout', $2::text, $3::boolean),
        set_config('default_transaction_isolation', 'read committed', $3::boolean),
        set_config('default_transaction_read_only', 'off', $3::boolean),
        set_config('default_transaction_deferrable', 'off', $3::boolean),
        set_config('synchronous_commit',
-                  CASE current_setting('synchronous_commit')
-                      WHEN 'off' THEN 'on'
-                      ELSE current_setting('synchronous_commit') END, $3::boolean),
-       set_config('plan_cache_mode', 'auto', $3::boolean),
+                  CASE WHEN $4::boolean THEN 'off'
+                       WHEN current_setting('synchronous_commit') = 'off' THEN 'on'
+                       ELSE current_setting('synchronous_commit') END, $3::boolean),
+       set_config('plan_cache_mode', 'force_generic_plan', $3::boolean),
        set_config('random_page_cost', '0.01', $3::boolean),
        set_config('enable_seqscan', 'off', $3::boolean),
        set_config('enable_bitmapscan', 'off', $3::boolean),

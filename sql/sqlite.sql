@@ -130,16 +130,16 @@ UPDATE rowlock_locks
    AND (attempt = ?3 OR (expire_time > rowlock_now() AND (?2 = 0 OR fence = ?2)))
 RETURNING hold_count, fence, expire_time - rowlock_now() AS remaining;
 
--- Rows that have been free for long. A fence near the clock or ahead of it keeps its row. Reads only:
--- the table may be long, and whoever wants to write need not wait while it is searched.
---   ?1 retention in us  ?2 at most so many
+-- The next rows in byte order, and whether they have been free for long. A fence near the clock or
+-- ahead of it keeps its row. Reads only: the table may be long, and whoever wants to write need not
+-- wait while it is searched.
+--   ?1 retention in us  ?2 behind this name
 -- name: reap_find
-SELECT name
+SELECT name,
+       expire_time < rowlock_now() - ?1 AND fence < rowlock_now() - ?1 AS is_dead
   FROM rowlock_locks
- WHERE expire_time < rowlock_now() - ?1
-   AND fence < rowlock_now() - ?1
- ORDER BY name
- LIMIT ?2;
+ WHERE name > ?2
+ ORDER BY name;
 
 -- Deletes one of them, unless it has been used since.
 --   ?1 retention in us  ?2 name

@@ -84,6 +84,8 @@ typedef struct rowlock_config {
     const char *prefix;  /* validated: [a-z_][a-z0-9_]{0,30} */
     const char *schema;  /* validated, or NULL */
     int may_create;      /* nonzero: a database that is a file is made if it is not there */
+    int is_relaxed;      /* nonzero: acquire, renew and turn need not be durable, if that is faster;
+                          * transactions stay as they are */
 } rowlock_config;
 
 typedef struct rowlock_list_query {
@@ -92,6 +94,15 @@ typedef struct rowlock_list_query {
     size_t starts_with_length;
     int expired; /* nonzero: rows whose lease has ended, too */
 } rowlock_list_query;
+
+/* A place in the byte order of names. */
+typedef struct rowlock_mark {
+    size_t length; /* 0: before the first; else right behind this name */
+    char name[ROWLOCK_NAME_MAX];
+} rowlock_mark;
+
+#define ROWLOCK_REAP_MAX  1000 /* rows that one `reap` deletes at most, */
+#define ROWLOCK_REAP_LOOK 10   /* and that it looks at for each of them */
 
 /* In what `turn` waits no longer at once: a statement that is blocked in the database keeps a
  * snapshot, and others may wait for the end of that. */
@@ -151,15 +162,16 @@ struct rowlock_driver {
      * expire_time = now + ttl_us (never earlier than it was while the tenure goes on: an outer hold
      * may count on it), and answer OK with fence, hold_count and remaining_us.
      * A row that somebody's open transaction keeps locked is BUSY, too, with what can be seen of
-     * it, after timeout_ms at the latest. With a queue (see enqueue) a new tenure also needs that
-     * no live ticket of the name comes before: without op->ticket none at all, unless op->barge;
-     * with it none that is lower. Else BUSY with is_queue and an empty holder. A new tenure by
-     * ticket takes the ticket off the queue in the same commit; a ticket that is not there any
-     * more makes no difference. `all` nonzero: all ops get it or none does; then those
-     * that could have been had are answered BUSY with an empty holder, and nothing is written if a
-     * plain look shows one to be held. A second round trip is allowed where a row was created or
-     * locked by somebody else in between; absent rows may then be left as free ones. Durable when
-     * it returns. */
+     * it, after timeout_ms at the latest; where n is above 1 and not all are wanted, at once, since
+     * the others do not concern it (the core asks for it again, alone, unless a live lease of
+     * another owner is seen). With a queue (see enqueue) a new tenure also needs that no live
+     * ticket of the name comes before: without op->ticket none at all, unless op->barge; with it
+     * none that is lower. Else BUSY with is_queue and an empty holder. A new tenure by ticket takes
+     * the ticket off the queue in the same commit; a ticket that is not there any more makes no
+     * difference. `all` nonzero: all ops get it or none does; then those that could have been had
+     * are answered BUSY with an empty holder, and nothing is written if a plain look shows one to
+     * be held. A second round trip is allowed where a row was created or locked by somebody else in
+     * between; absent rows may then be left as free ones. Durable when it returns. */
     int (*acquire)(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
                    rowlock_error *err);
 
@@ -187,13 +199,16 @@ struct rowlock_driver {
      */
     int (*force_release)(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
 
-    /* MUST. Deletes at most `limit` rows whose expire_time AND fence are below now - retention_us,
-     * in byte order of names, passing over rows that are locked. *out: how many. The core asks for
-     * a retention of a second or more; an acquire that inserts a row and takes as long as that
+    /* MUST. Deletes at most `limit` (1..ROWLOCK_REAP_MAX) rows behind *mark whose expire_time AND
+     * fence are below now - retention_us, in byte order of names, passing over rows that are
+     * locked. Looks at limit * ROWLOCK_REAP_LOOK rows at most, so that no call takes as long as the
+     * table. *out: how many were deleted. *mark: where to go on; length 0: there is nothing behind.
+     * Only that says so, not a small *out. After an error neither is of use. The core asks for a
+     * retention of a second or more; an acquire that inserts a row and takes as long as that
      * between making the fence and having the row must undo it and begin again. With a queue: also
      * some tickets, at most `limit`, whose life ended a minute ago or more; they are not counted.
      */
-    int (*reap)(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit,
+    int (*reap)(void *conn, uint64_t *out, rowlock_mark *mark, int64_t retention_us, uint32_t limit,
                 uint32_t timeout_ms, rowlock_error *err);
 
     /* MUST. Calls fn for each row, by name; stops when it returns nonzero. fn gets no access to the

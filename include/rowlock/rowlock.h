@@ -184,6 +184,20 @@ enum rowlock_schema_policy {
     ROWLOCK_SCHEMA_IGNORE = 2   /* no check: for tools that migrate */
 };
 
+/* What a grant survives. */
+enum rowlock_durability {
+    ROWLOCK_DURABLE = 0, /* a crash of the database's server, as far as its own settings allow */
+    /* PostgreSQL: acquiring and renewing do not wait until they are on disk, as releasing never
+     * does. Faster by a disk flush; and if the server crashes (not: if a client does), grants of
+     * the last moments before, three times wal_writer_delay, are forgotten: another may get the
+     * lock while the first holder still counts on it, until that one's next renewal or guard, or
+     * the end of its lease, tells it. Transactions of the application's are as durable as ever.
+     * Good for work that is safe to do twice, or guarded. MySQL has no such choice for a session,
+     * and SQLite waits for no disk anyway (its locks end with the machine): there it changes
+     * nothing. */
+    ROWLOCK_RELAXED = 1
+};
+
 typedef struct rowlock_options {
     size_t size;
     const char *prefix; /* of the tables' names: [a-z_][a-z0-9_]{0,30}; "rowlock_" */
@@ -206,6 +220,7 @@ typedef struct rowlock_options {
                                     * instead, one question for all; 4 */
     int64_t ticket_ms;             /* a waiter that stops (SIGSTOP, a frozen machine) keeps its
                                     * place in the queue, and the others waiting, so long; 5,000 */
+    int32_t durability;            /* enum rowlock_durability */
 } rowlock_options;
 
 #define ROWLOCK_OPTIONS_INIT ROWLOCK_INIT_(rowlock_options)
@@ -350,6 +365,14 @@ ROWLOCK_API const char *rowlock_owner(const rowlock_lock *lock);
  * locked all the time, one that guards it perhaps: commit first); ECLOSED (released by
  * rowlock_close()); EFORK; EINVAL. */
 ROWLOCK_API int rowlock_release(rowlock_lock **lock, rowlock_error *err);
+
+/* Gives the handle up and leaves the lock as it is: nothing is sent, it is not renewed any more,
+ * and rowlock_close() does not release it. It is free when its ttl has passed (a renewal under way
+ * may still count), unless whoever knows name, owner and fence goes on with rowlock_adopt(), in
+ * another process perhaps, and releases it there. Frees the handle whatever the answer and sets
+ * *lock to NULL. OK; LOST (the lease had ended); ECLOSED (released by rowlock_close()); EFORK;
+ * EINVAL. */
+ROWLOCK_API int rowlock_detach(rowlock_lock **lock, rowlock_error *err);
 
 /* Runs fn(lock, payload) under the lock and always releases it. *out is what fn returned; it is not
  * written if fn did not run. Returns what acquiring returned if that failed, else what releasing
@@ -540,7 +563,8 @@ typedef struct rowlock_counters {
     uint64_t hold_buckets[ROWLOCK_BUCKETS]; /* of holding, until released or lost */
     uint64_t waiting;                       /* threads, now */
     uint64_t queued;                        /* tickets taken */
-    uint64_t polled; /* of these: those that the database could not wake, so that it was asked */
+    uint64_t polled;   /* of these: those that the database could not wake, so that it was asked */
+    uint64_t combined; /* operations that travelled in the request of another thread */
 } rowlock_counters;
 
 #define ROWLOCK_COUNTERS_INIT ROWLOCK_INIT_(rowlock_counters)

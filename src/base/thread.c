@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "thread.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <time.h>
 
 #include "clock.h"
+
+#define LONGEST_US (60 * INT64_C(1000000))
 
 uint64_t rlk_thread_number(void)
 {
@@ -30,15 +33,16 @@ int rlk_cond_init(pthread_cond_t *cond)
     return rc;
 }
 
-void rlk_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t until_us)
+int rlk_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t until_us)
 {
     struct timespec until;
     int64_t left = until_us - rlk_clock_us();
+    int is_part = left > LONGEST_US;
 
     if (left <= 0)
-        return;
-    if (left > 60 * INT64_C(1000000))
-        left = 60 * INT64_C(1000000);
+        return 0;
+    if (is_part)
+        left = LONGEST_US;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += (time_t)(left / 1000000);
     until.tv_nsec += (long)(left % 1000000) * 1000;
@@ -46,5 +50,5 @@ void rlk_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t until_u
         until.tv_nsec -= 1000000000;
         until.tv_sec++;
     }
-    pthread_cond_timedwait(cond, mutex, &until);
+    return pthread_cond_timedwait(cond, mutex, &until) != ETIMEDOUT || is_part;
 }

@@ -12,7 +12,8 @@ uint64_t rlk_thread_number(void);
 /* A condition variable for rlk_cond_wait(). 0 or an errno. */
 int rlk_cond_init(pthread_cond_t *cond);
 
-/* Waits for a signal at most until rlk_clock_us() reads until_us. Wakes spuriously. */
-void rlk_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t until_us);
+/* Waits for a signal at most until rlk_clock_us() reads until_us; 0 if it is that. Wakes
+ * spuriously. */
+int rlk_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t until_us);
 
 #endif

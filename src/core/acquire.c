@@ -135,7 +135,7 @@ static int do_acquire(rowlock_client *client, void *conn, uint32_t timeout_ms, v
 {
     acquisition *a = arg;
 
-    return client->driver.acquire(conn, a->ops, a->n, a->n > 1, timeout_ms, err);
+    return client->driver.acquire(conn, a->ops, a->n, 1, timeout_ms, err);
 }
 
 /* The lease never ends later than this. */
@@ -235,7 +235,9 @@ static int try_once(acquisition *a, int busy_as, rowlock_lock **out, rowlock_err
 {
     const rowlock_op *busy;
     rlk_sent sent;
-    int rc = rlk_call(a->client, a->client->call_timeout_us, do_acquire, a, &sent, err);
+    int64_t bound = a->client->call_timeout_us;
+    int rc = a->n == 1 ? rlk_combine(a->client, RLK_ACQUIRE, a->ops, bound, &sent, err)
+                       : rlk_call(a->client, bound, do_acquire, a, &sent, err);
 
     if (rc != ROWLOCK_OK)
         return rc;
@@ -246,9 +248,16 @@ static int try_once(acquisition *a, int busy_as, rowlock_lock **out, rowlock_err
     return rlk_report_busy(a->options.holder, busy_as, busy, err);
 }
 
-/* Tries again and again, with no place in a queue. */
-static int acquire_by_trying(acquisition *a, const rlk_wait *begun, rowlock_lock **out,
-                             rowlock_error *err)
+/* BUSY with oneself as the live holder: somebody keeps the row locked for a moment. */
+static int is_own(const acquisition *a)
+{
+    return a->n == 1 && a->busy.name != NULL && a->busy.remaining_us > 0 &&
+           strcmp(a->busy.holder, a->owner) == 0;
+}
+
+/* Tries again and again, with no place in a queue. BUSY: it is time for one, `is_queue`. */
+static int acquire_by_trying(acquisition *a, const rlk_wait *begun, int is_queue,
+                             rowlock_lock **out, rowlock_error *err)
 {
     rlk_wait wait = *begun;
     int rc;
@@ -261,7 +270,7 @@ static int acquire_by_trying(acquisition *a, const rlk_wait *begun, rowlock_lock
             return rlk_report_busy(a->options.holder, ROWLOCK_TIMEOUT, busy, err);
         if (rc == ROWLOCK_OK)
             rc = try_once(a, ROWLOCK_BUSY, out, err);
-    } while (rc == ROWLOCK_BUSY);
+    } while (rc == ROWLOCK_BUSY && (!is_queue || is_own(a)));
     return rc;
 }
 
@@ -325,7 +334,9 @@ static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
         return rc;
     if (rlk_clock_us() >= wait.until_us)
         return time_is_up(a, out, err);
-    return is_queue ? acquire_in_line(a, &wait, out, err) : acquire_by_trying(a, &wait, out, err);
+    if (!is_queue || is_own(a)) /* whoever re-enters must not stand behind those who wait for him */
+        rc = acquire_by_trying(a, &wait, is_queue, out, err);
+    return rc == ROWLOCK_BUSY ? acquire_in_line(a, &wait, out, err) : rc;
 }
 
 static int do_adopt(acquisition *a, rowlock_lock **out, rowlock_error *err)

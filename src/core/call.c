@@ -57,12 +57,10 @@ static void tell_reconnect(rowlock_client *client)
 static int try_once(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_t deadline_us,
                     rlk_call_fn fn, void *arg, rlk_sent *sent, int *again, rowlock_error *err)
 {
-    rowlock_error local;
     rlk_conn *conn;
     int64_t left;
     int rc;
 
-    err = err == NULL ? &local : err;
     rc = kept == NULL ? rlk_pool_get(&conn, client, deadline_us, err)
                       : rlk_pool_lend(&conn, client, use, deadline_us, err);
     if (rc != ROWLOCK_OK) {
@@ -73,7 +71,6 @@ static int try_once(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_
     left = deadline_us - sent->at_us;
     rc = fn(client, conn->state, left < 1000 ? 1 : (uint32_t)(left / 1000), arg, err);
     give_back(client, use, conn, rc, kept);
-    tell_reconnect(client);
     if (rc == ROWLOCK_EUNKNOWN)
         sent->repeated = 1;
     *again = rc == ROWLOCK_ECONNECT || rc == ROWLOCK_EUNKNOWN ||
@@ -90,24 +87,20 @@ static void tell_error(rowlock_client *client, const rowlock_error *err)
                                       .message = err->message});
 }
 
-static int call(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_t bound_us,
-                rlk_call_fn fn, void *arg, rlk_sent *sent, rowlock_error *err)
+/* What comes after a first try: others, while there is time, and the honest answer. */
+static int go_on(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_t deadline_us,
+                 rlk_call_fn fn, void *arg, rlk_sent *sent, int rc, int again, rowlock_error *err)
 {
-    int64_t deadline = rlk_clock_us() + bound_us;
     int64_t pause = FIRST_PAUSE_US;
-    rowlock_error local;
-    int rc, again;
 
-    err = err == NULL ? &local : err;
-    *sent = (rlk_sent){0};
-    for (;;) {
-        again = 0;
-        rc = try_once(kept, client, use, deadline, fn, arg, sent, &again, err);
-        if (!again || !pause_before_retry(client, &pause, deadline))
-            break;
+    tell_reconnect(client);
+    while (again && pause_before_retry(client, &pause, deadline_us)) {
         rlk_count(&client->counters.retries, 1);
         if (rc == ROWLOCK_EDRIVER)
             rlk_count(&client->counters.deadlock_retries, 1);
+        again = 0;
+        rc = try_once(kept, client, use, deadline_us, fn, arg, sent, &again, err);
+        tell_reconnect(client);
     }
     if (rc < 0 && sent->repeated && rc != ROWLOCK_EUNKNOWN) {
         rowlock_error last = *err;
@@ -121,16 +114,48 @@ static int call(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_t bo
     return rc;
 }
 
+static int call(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_t deadline_us,
+                rlk_call_fn fn, void *arg, rlk_sent *sent, rowlock_error *err)
+{
+    rowlock_error local;
+    int rc, again = 0;
+
+    err = err == NULL ? &local : err;
+    rc = try_once(kept, client, use, deadline_us, fn, arg, sent, &again, err);
+    return go_on(kept, client, use, deadline_us, fn, arg, sent, rc, again, err);
+}
+
 int rlk_call(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg, rlk_sent *sent,
              rowlock_error *err)
 {
-    return call(NULL, client, RLK_USE_CALL, bound_us, fn, arg, sent, err);
+    *sent = (rlk_sent){0};
+    return call(NULL, client, RLK_USE_CALL, rlk_clock_us() + bound_us, fn, arg, sent, err);
+}
+
+int rlk_call_first(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
+                   rlk_sent *sent, int *again, rowlock_error *err)
+{
+    *sent = (rlk_sent){0};
+    *again = 0;
+    return try_once(NULL, client, RLK_USE_CALL, deadline_us, fn, arg, sent, again, err);
+}
+
+int rlk_call_rest(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
+                  rlk_sent *sent, int rc, int again, rowlock_error *err)
+{
+    return go_on(NULL, client, RLK_USE_CALL, deadline_us, fn, arg, sent, rc, again, err);
+}
+
+int rlk_call_again(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
+                   rlk_sent *sent, rowlock_error *err)
+{
+    return call(NULL, client, RLK_USE_CALL, deadline_us, fn, arg, sent, err);
 }
 
 int rlk_call_lent(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_t bound_us,
                   rlk_call_fn fn, void *arg, rowlock_error *err)
 {
-    rlk_sent sent;
+    rlk_sent sent = {0};
 
-    return call(kept, client, use, bound_us, fn, arg, &sent, err);
+    return call(kept, client, use, rlk_clock_us() + bound_us, fn, arg, &sent, err);
 }

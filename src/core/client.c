@@ -69,6 +69,7 @@ static void destroy(rowlock_client *client)
     free(client->place);
     free(client->owner);
     free(client->tenures.slots);
+    rlk_combiners_free(client);
     rlk_watch_free(client);
     free(client);
 }
@@ -131,6 +132,10 @@ static int check_options(const rowlock_driver *driver, rowlock_options *options,
                              options->schema_policy > ROWLOCK_SCHEMA_IGNORE))
         rc = rlk_fail(err, ROWLOCK_EINVAL, "schema_policy %d does not exist",
                       (int)options->schema_policy);
+    if (rc == ROWLOCK_OK &&
+        (options->durability < ROWLOCK_DURABLE || options->durability > ROWLOCK_RELAXED))
+        rc =
+            rlk_fail(err, ROWLOCK_EINVAL, "durability %d does not exist", (int)options->durability);
     return rc;
 }
 
@@ -159,6 +164,7 @@ static int create(rowlock_client **out, const rowlock_driver *driver, const char
     client->call_timeout_us = options->call_timeout_ms * 1000;
     client->connect_timeout_us = options->connect_timeout_ms * 1000;
     client->ticket_us = options->ticket_ms * 1000;
+    client->is_relaxed = options->durability == ROWLOCK_RELAXED;
     client->max_connections[RLK_USE_CALL] = options->max_connections;
     client->max_connections[RLK_USE_TX] = options->max_connections;
     client->max_connections[RLK_USE_WAIT] = options->max_wait_connections;

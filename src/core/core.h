@@ -2,8 +2,9 @@
  *
  * What the files of the core share. The design note is README.md beside this file.
  *
- * Lock order: there is one mutex, the client's. It is never held while the database, a callback of
- * the user's or a sleep is under way. */
+ * Lock order: there is one mutex, the client's, and one for each thread that waits for a request it
+ * shares, never held together with it. None is held while the database, a callback of the user's or
+ * a sleep is under way. */
 #ifndef RLK_CORE_H
 #define RLK_CORE_H
 
@@ -33,6 +34,7 @@ typedef struct rlk_tenure {
     uint8_t is_adopted;  /* one of the holds is another process's own: not ours to undo */
     uint8_t is_in_batch; /* of renewals, at this moment */
     uint8_t is_counted;  /* among the lost ones */
+    uint8_t is_guarded;  /* was: a transaction may keep its row locked */
     uint32_t renewers;   /* handles that want it renewed */
     int64_t acquired_us; /* local clock */
     int64_t renew_at_us; /* if there are renewers; with others from renew_from_us on */
@@ -125,20 +127,36 @@ typedef struct rlk_waiter {
     int is_gone;   /* its ticket was not found */
 } rlk_waiter;
 
+typedef enum rlk_kind { RLK_ACQUIRE, RLK_RENEW, RLK_RELEASE, RLK_KINDS } rlk_kind;
+
+enum { RLK_COMBINE_MAX = 256 }; /* operations in one request */
+
+/* Threads that wait for a request of one kind to come back, to send the next one. */
+typedef struct rlk_rider rlk_rider;
+typedef struct rlk_crate rlk_crate;
+
+typedef struct rlk_combiner {
+    rlk_rider *first, *last; /* in the order in which they came */
+    uint32_t leaders;        /* requests under way */
+    rlk_crate *crates;       /* room for batches, not in use */
+} rlk_combiner;
+
 enum { RLK_LINE_BUCKETS = 64 };
 
 typedef struct rlk_lines {
     rlk_waiter *fronts[RLK_LINE_BUCKETS];
     rlk_waiter *tickets;
     uint32_t waiting;
-    int64_t beat_at_us; /* the tickets are kept alive next */
+    char hot[ROWLOCK_NAME_MAX]; /* the name that was waited for last, in the database */
+    size_t hot_length;          /* 0: none */
+    int64_t beat_at_us;         /* the tickets are kept alive next */
     int64_t poll_at_us, poll_pause_us;
 } rlk_lines;
 
 /* Counters of rowlock_stats(), added to from any thread. */
 typedef struct rlk_counters {
     _Atomic uint64_t acquired, busy, timed_out, cancelled, released, lost, renewed, reaped, errors,
-        retries, deadlock_retries, reconnects, queued, polled;
+        retries, deadlock_retries, reconnects, queued, polled, combined;
     _Atomic uint64_t wait_buckets[ROWLOCK_BUCKETS], hold_buckets[ROWLOCK_BUCKETS];
 } rlk_counters;
 
@@ -164,7 +182,9 @@ typedef struct rlk_watch {
     rowlock_lock *calling; /* whose on_lost is being called; NULL: none, or it was released in it */
     pthread_t caller;      /* by this thread */
     int64_t reap_at_us, reap_pause_us;
-    rowlock_op *ops; /* of a batch of renewals, and whose they are */
+    rowlock_mark reap_mark; /* of the pass that is under way */
+    uint64_t reap_count;    /* deleted in it */
+    rowlock_op *ops;        /* of a batch of renewals, and whose they are */
     rlk_tenure **tenures;
     rlk_tenure **due; /* all that could be in it */
     size_t due_room;
@@ -183,7 +203,8 @@ struct rowlock_client {
     int64_t ttl_us, call_timeout_us, connect_timeout_us, ticket_us;
     uint32_t max_connections[RLK_USES];
     int may_create; /* the database itself, while the client is being opened */
-    int close_fd;   /* readable once the client is closed */
+    int is_relaxed;
+    int close_fd; /* readable once the client is closed */
     atomic_int closed;
     int settling; /* close is alone with it, and its own retries are not to be cut short */
 
@@ -195,6 +216,7 @@ struct rowlock_client {
     size_t refs;    /* the user's pointer and each handle */
     rlk_tenures tenures;
     rlk_lines lines;
+    rlk_combiner combiners[RLK_KINDS];
     rlk_watch watch;
     int was_cut;         /* a connection was lost, and none opened since */
     int has_reconnected; /* one was, and nobody has been told */
@@ -254,12 +276,33 @@ typedef struct rlk_sent {
 int rlk_call(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg, rlk_sent *sent,
              rowlock_error *err);
 
+/* The same in two parts: the first try, by the deadline, with no callback of the user's (*again: it
+ * leaves room for another); and all that comes after it. And once more, as a whole, after a try of
+ * which `sent` still counts. err is not NULL in these. */
+int rlk_call_first(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
+                   rlk_sent *sent, int *again, rowlock_error *err);
+int rlk_call_rest(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
+                  rlk_sent *sent, int rc, int again, rowlock_error *err);
+int rlk_call_again(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
+                   rlk_sent *sent, rowlock_error *err);
+
 /* The same on a connection that is lent; after OK it stays with the caller, in *kept. BUSY: there
  * was none to be lent, and err says so. */
 int rlk_call_lent(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_t bound_us,
                   rlk_call_fn fn, void *arg, rowlock_error *err);
 
+/* ---- sharing requests (combine.c) ---- */
+
+/* As rlk_call() of the driver's slot with this one op, in one request with those of other threads.
+ */
+int rlk_combine(rowlock_client *client, rlk_kind kind, rowlock_op *op, int64_t bound_us,
+                rlk_sent *sent, rowlock_error *err);
+void rlk_combiners_free(rowlock_client *client);
+
 /* ---- several names at once (names.c) ---- */
+
+/* Orders operations as drivers want them. */
+int rlk_op_by_name(const rowlock_op *a, const rowlock_op *b);
 
 typedef struct rlk_name {
     const char *name;
@@ -282,6 +325,11 @@ int rlk_report_busy(rowlock_holder *holder, int status, const rowlock_op *op, ro
 /* EINVAL for NULL, else as rlk_enter(). */
 int rlk_enter_lock(const rowlock_lock *lock, rowlock_error *err);
 int rlk_lost(rowlock_error *err);
+
+/* What a handle and its client have in common is ended by `how`, unless the client is closed; then
+ * the handle is freed and *lock set to NULL, whatever the answer. */
+typedef int (*rlk_let_go_fn)(rowlock_client *client, rowlock_lock *lock, rowlock_error *err);
+int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err);
 
 /* The local deadline of a lease: counted from before the request, less a margin. */
 int64_t rlk_deadline(const rlk_sent *sent, int64_t remaining_us, int64_t ttl_us);
@@ -394,8 +442,12 @@ int rlk_queue_acquire(rlk_conn **bell, rlk_sent *sent, rowlock_client *client, r
 void rlk_bell_drop(rowlock_client *client, rlk_tenure *tenure);
 void rlk_bells_drop(rowlock_client *client); /* all tenures' */
 
-/* Does a thread of this client wait for this name? */
+/* Does a thread of this client wait for this name, or had the last one to? Then a try is most
+ * likely in vain. */
 int rlk_line_exists(rowlock_client *client, const char *name, size_t length);
+
+/* Whether who was granted the op in the database's queue had to wait there. */
+void rlk_line_heat(rowlock_client *client, const rowlock_op *op, int had_to_wait);
 
 /* The name has just been released by a thread of this client: its front may look again. */
 void rlk_line_ring(rowlock_client *client, const char *name, size_t length);

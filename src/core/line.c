@@ -49,14 +49,33 @@ void rlk_unring(const rlk_waiter *waiter)
     }
 }
 
+static int is_hot(const rlk_lines *lines, const char *name, size_t length)
+{
+    return lines->hot_length == length && memcmp(lines->hot, name, length) == 0;
+}
+
 int rlk_line_exists(rowlock_client *client, const char *name, size_t length)
 {
     int exists;
 
     pthread_mutex_lock(&client->mutex);
-    exists = *find(client, name, length) != NULL;
+    exists = *find(client, name, length) != NULL || is_hot(&client->lines, name, length);
     pthread_mutex_unlock(&client->mutex);
     return exists;
+}
+
+void rlk_line_heat(rowlock_client *client, const rowlock_op *op, int had_to_wait)
+{
+    rlk_lines *lines = &client->lines;
+
+    pthread_mutex_lock(&client->mutex);
+    if (had_to_wait) {
+        memcpy(lines->hot, op->name, op->name_length);
+        lines->hot_length = op->name_length;
+    } else if (is_hot(lines, op->name, op->name_length)) {
+        lines->hot_length = 0;
+    }
+    pthread_mutex_unlock(&client->mutex);
 }
 
 void rlk_line_ring(rowlock_client *client, const char *name, size_t length)

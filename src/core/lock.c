@@ -74,7 +74,7 @@ int rlk_send_renew(rowlock_client *client, rowlock_op *op, rlk_sent *sent, rowlo
     int rc;
 
     for (;;) {
-        rc = rlk_send_renewals(client, op, 1, deadline - rlk_clock_us(), sent, err);
+        rc = rlk_combine(client, RLK_RENEW, op, deadline - rlk_clock_us(), sent, err);
         if (rc != ROWLOCK_OK || op->status != ROWLOCK_BUSY)
             return rc;
         until = rlk_clock_us() + pause / 2 + rlk_random_below(pause);
@@ -98,9 +98,10 @@ int rlk_send_release(rowlock_client *client, rowlock_op *ops, size_t n, int64_t 
 }
 
 /* Sends one release until the row is as the request expects it: another thread, or another process
- * of the same owner, may have entered or left meanwhile. */
-static int send_hold(rowlock_client *client, rowlock_op *op, int64_t bound_us, rlk_sent *sent,
-                     rowlock_error *err)
+ * of the same owner, may have entered or left meanwhile. `alone`: not together with those of other
+ * threads, which would have to wait for it. */
+static int send_hold(rowlock_client *client, rowlock_op *op, int alone, int64_t bound_us,
+                     rlk_sent *sent, rowlock_error *err)
 {
     int64_t deadline = rlk_clock_us() + bound_us;
     int rc, tries = 0;
@@ -108,7 +109,8 @@ static int send_hold(rowlock_client *client, rowlock_op *op, int64_t bound_us, r
     do {
         if (++tries > TRIES_AT_ONCE)
             rlk_sleep_until(rlk_clock_us() + rlk_random_below(FIRST_PAUSE_US), NULL, 0);
-        rc = rlk_send_release(client, op, 1, deadline - rlk_clock_us(), sent, err);
+        rc = alone ? rlk_send_release(client, op, 1, deadline - rlk_clock_us(), sent, err)
+                   : rlk_combine(client, RLK_RELEASE, op, deadline - rlk_clock_us(), sent, err);
     } while (rc == ROWLOCK_OK && op->status == ROWLOCK_BUSY && !sent->repeated &&
              rlk_clock_us() < deadline);
     return rc;
@@ -137,7 +139,7 @@ void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n)
         return;
     for (size_t i = 0; i < n && !sent.repeated && rlk_clock_us() < deadline; i++) {
         if (ops[i].status == ROWLOCK_BUSY)
-            send_hold(client, &ops[i], deadline - rlk_clock_us(), &sent, NULL);
+            send_hold(client, &ops[i], 1, deadline - rlk_clock_us(), &sent, NULL);
     }
 }
 
@@ -302,14 +304,15 @@ static int give_back(rowlock_client *client, rlk_tenure *tenure, rowlock_error *
 {
     rowlock_op op;
     rlk_sent sent = {0};
-    int rc = ROWLOCK_OK, repeated = 0, is_shared;
+    int rc = ROWLOCK_OK, repeated = 0, is_shared, alone;
 
     pthread_mutex_lock(&client->mutex);
     rlk_op_of(&op, tenure);
+    alone = tenure->is_guarded;
     pthread_mutex_unlock(&client->mutex);
     if (!release_on_bell(client, tenure, &op, &repeated))
         rc = repeated ? rlk_send_release(client, &op, 1, client->call_timeout_us, &sent, err)
-                      : send_hold(client, &op, client->call_timeout_us, &sent, err);
+                      : send_hold(client, &op, alone, client->call_timeout_us, &sent, err);
     sent.repeated |= repeated;
     if (rc != ROWLOCK_OK)
         return rc;
@@ -354,7 +357,7 @@ static void clean_up(rowlock_client *client, rlk_tenure *tenure)
     pthread_mutex_lock(&client->mutex);
     rlk_op_of(&op, tenure);
     pthread_mutex_unlock(&client->mutex);
-    send_hold(client, &op, UNDO_BOUND_US, &sent, NULL);
+    send_hold(client, &op, 1, UNDO_BOUND_US, &sent, NULL);
 }
 
 /* Gives it back, or finds that it is lost. Out of the table first, as it is from the watched ones:
@@ -387,7 +390,7 @@ static int release(rowlock_client *client, rowlock_lock *lock, rowlock_error *er
     return rc;
 }
 
-int rowlock_release(rowlock_lock **lock, rowlock_error *err)
+int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err)
 {
     rowlock_lock *l = lock == NULL ? NULL : *lock;
     rowlock_client *client;
@@ -403,7 +406,7 @@ int rowlock_release(rowlock_lock **lock, rowlock_error *err)
         rlk_watch_remove(client, l);
         pthread_mutex_unlock(&client->mutex);
         if (rc == ROWLOCK_OK) {
-            rc = release(client, l, err);
+            rc = how(client, l, err);
             rlk_leave(client);
         }
         pthread_mutex_lock(&client->mutex);
@@ -415,4 +418,9 @@ int rowlock_release(rowlock_lock **lock, rowlock_error *err)
         close(atomic_load(&l->lost_fd));
     free(l);
     return rc;
+}
+
+int rowlock_release(rowlock_lock **lock, rowlock_error *err)
+{
+    return rlk_let_go(lock, release, err);
 }

@@ -7,6 +7,15 @@
 
 #include "core.h"
 
+int rlk_op_by_name(const rowlock_op *a, const rowlock_op *b)
+{
+    size_t n = a->name_length < b->name_length ? a->name_length : b->name_length;
+    int order = memcmp(a->name, b->name, n);
+
+    return order != 0 ? order
+                      : (a->name_length > b->name_length) - (a->name_length < b->name_length);
+}
+
 static int by_name(const void *a, const void *b)
 {
     const rlk_name *x = a, *y = b;

@@ -211,6 +211,7 @@ static int guard(rowlock_lock *lock, const rowlock_driver *driver, void *native,
         return rlk_lost(err);
     pthread_mutex_lock(&client->mutex);
     rlk_op_of(&op, lock->tenure);
+    lock->tenure->is_guarded = 1;
     pthread_mutex_unlock(&client->mutex);
     rc = try_guard(&use, &op, err);
     if (rc != ROWLOCK_OK)

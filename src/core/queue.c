@@ -29,6 +29,7 @@ typedef struct queue {
     rlk_conn *conn; /* that has the bell, or waits without one; or NULL */
     int is_unknown; /* a try had no answer: another one tells, whatever the time is */
     int is_granted;
+    int had_to_wait;   /* there was somebody to wait for */
     int64_t try_at_us; /* at the latest */
     int64_t pause_us;
     rlk_sent sent;
@@ -115,6 +116,7 @@ static int enter(queue *q, rowlock_error *err)
     rlk_tickets_add(&q->waiter, q->ops[0].ticket);
     rlk_count(&q->client->counters.queued, 1);
     rlk_count(&q->client->counters.polled, q->conn == NULL);
+    q->had_to_wait |= q->ops[0].can_wait;
     plan_try(q);
     if (!q->ops[0].can_wait || q->n > 1)
         q->try_at_us = 0; /* the lock may have been freed before the ticket was there */
@@ -189,13 +191,16 @@ static int judge(queue *q, rowlock_error *err)
     if (busy == NULL) {
         q->is_granted = 1;
         q->sent.at_us += q->n == 1 ? q->ops[0].waited_us : 0;
-    } else if (q->n == 1 && busy->status == ROWLOCK_LOST) {
+        return ROWLOCK_OK;
+    }
+    q->had_to_wait = 1;
+    if (q->n == 1 && busy->status == ROWLOCK_LOST) {
         rlk_tickets_remove(&q->waiter);
         lose_bell(q);
         return enter(q, err);
-    } else if (busy->remaining_us != NOT_TRIED || !busy->can_wait) {
-        plan_try(q);
     }
+    if (busy->remaining_us != NOT_TRIED || !busy->can_wait)
+        plan_try(q);
     return ROWLOCK_OK;
 }
 
@@ -331,6 +336,8 @@ int rlk_queue_acquire(rlk_conn **bell, rlk_sent *sent, rowlock_client *client, r
         leave(&q);
     else
         rlk_tickets_remove(&q.waiter);
+    if (rc == ROWLOCK_OK && n == 1)
+        rlk_line_heat(client, ops, q.had_to_wait);
     if (q.conn != NULL && !ops[0].rings) {
         rlk_pool_return(client, RLK_USE_WAIT, q.conn);
         q.conn = NULL;

@@ -10,32 +10,44 @@
 #define REAP_BOUND_US INT64_C(1000000) /* renewals wait for it */
 
 /* Between two batches, for those who acquire meanwhile: on SQLite they wait for the write lock, and
- * look for it every ten milliseconds at least. */
-#define REST_US INT64_C(15000)
+ * look for it every ten milliseconds at least. A batch that took longer rests as long as it took:
+ * whatever a busy database has to give, reaping takes half of one connection's share. */
+#define LEAST_REST_US INT64_C(15000)
 
-enum { BATCH = 1000, DEFAULT_LIMIT = 10000, LONGEST_BACK_OFF = 8 };
+enum { BATCH = ROWLOCK_REAP_MAX, DEFAULT_LIMIT = 10000, LONGEST_BACK_OFF = 8 };
 
 typedef struct reaping {
     int64_t retention_us;
-    uint64_t limit, count;
+    rowlock_mark mark;
+    uint64_t count;
+    int64_t rest_until_us; /* before the next batch */
+    uint32_t limit;
 } reaping;
 
 static int do_reap(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
                    rowlock_error *err)
 {
     reaping *r = arg;
+    rowlock_mark mark = r->mark; /* a repeated call begins at the same place */
+    int rc =
+        client->driver.reap(conn, &r->count, &mark, r->retention_us, r->limit, timeout_ms, err);
 
-    return client->driver.reap(conn, &r->count, r->retention_us, r->limit, timeout_ms, err);
+    if (rc == ROWLOCK_OK)
+        r->mark = mark;
+    return rc;
 }
 
-/* One batch. */
+/* One batch, behind the one before. */
 static int reap(reaping *r, rowlock_client *client, int64_t bound_us, rowlock_error *err)
 {
     rlk_sent sent;
+    int64_t start = rlk_clock_us(), end;
     int rc;
 
     r->count = 0;
     rc = rlk_call(client, bound_us, do_reap, r, &sent, err);
+    end = rlk_clock_us();
+    r->rest_until_us = end + (end - start > LEAST_REST_US ? end - start : LEAST_REST_US);
     if (rc == ROWLOCK_OK)
         rlk_count(&client->counters.reaped, r->count);
     else
@@ -59,11 +71,11 @@ int rlk_check_retention(int64_t *retention_ms, rowlock_error *err)
 }
 
 /* ECLOSED if the client is being closed. */
-static int rest(rowlock_client *client, rowlock_error *err)
+static int rest(const reaping *r, rowlock_client *client, rowlock_error *err)
 {
     const int fds[] = {client->close_fd};
 
-    if (rlk_sleep_until(rlk_clock_us() + REST_US, fds, 1) < 0)
+    if (rlk_sleep_until(r->rest_until_us, fds, 1) < 0)
         return ROWLOCK_OK;
     return rlk_fail(err, ROWLOCK_ECLOSED, "the client is closed");
 }
@@ -88,13 +100,13 @@ int rowlock_reap(uint64_t *out, rowlock_client *client, const rowlock_reap_optio
     r.retention_us = opts.retention_ms * 1000;
     left = opts.limit == 0 ? DEFAULT_LIMIT : opts.limit;
     do {
-        r.limit = left < BATCH ? left : BATCH;
+        r.limit = left < BATCH ? (uint32_t)left : BATCH;
         rc = reap(&r, client, client->call_timeout_us, err);
         reaped += r.count;
         left -= r.count;
-        is_more = rc == ROWLOCK_OK && r.count == r.limit && left > 0;
+        is_more = rc == ROWLOCK_OK && r.mark.length > 0 && left > 0;
         if (is_more)
-            rc = rest(client, err);
+            rc = rest(&r, client, err);
     } while (is_more && rc == ROWLOCK_OK);
     if (out != NULL)
         *out = reaped;
@@ -102,32 +114,38 @@ int rowlock_reap(uint64_t *out, rowlock_client *client, const rowlock_reap_optio
     return rc;
 }
 
-/* Who finds nothing, because there is nothing or because others reap, too, comes less often. */
-static void plan_next(rowlock_client *client, uint64_t count)
+/* After a pass over the table. Who finds nothing, because there is nothing or because others reap,
+ * too, comes less often. */
+static void end_pass(rowlock_client *client)
 {
     rlk_watch *watch = &client->watch;
     int64_t pause = watch->reap_pause_us;
 
-    if (count > 0)
+    if (watch->reap_count > 0)
         pause = client->reap_interval_us;
     else if (pause < client->reap_interval_us * LONGEST_BACK_OFF)
         pause *= 2;
+    watch->reap_count = 0;
     watch->reap_pause_us = pause;
-    if (count == BATCH)
-        pause = REST_US;
-    else
-        pause = pause / 2 + rlk_random_below(pause);
-    watch->reap_at_us = rlk_clock_us() + pause;
+    watch->reap_at_us = rlk_clock_us() + pause / 2 + rlk_random_below(pause);
 }
 
 void rlk_reap_due(rowlock_client *client)
 {
-    reaping r = {.retention_us = client->reap_retention_us, .limit = BATCH};
+    rlk_watch *watch = &client->watch;
+    reaping r = {
+        .retention_us = client->reap_retention_us, .mark = watch->reap_mark, .limit = BATCH};
+    int rc;
 
-    if (client->reap_interval_us == 0 || rlk_clock_us() < client->watch.reap_at_us)
+    if (client->reap_interval_us == 0 || rlk_clock_us() < watch->reap_at_us)
         return;
-    reap(&r, client, REAP_BOUND_US, NULL);
-    plan_next(client, r.count);
+    rc = reap(&r, client, REAP_BOUND_US, NULL);
+    watch->reap_mark = r.mark;
+    watch->reap_count += r.count;
+    if (rc == ROWLOCK_OK && r.mark.length > 0)
+        watch->reap_at_us = r.rest_until_us;
+    else
+        end_pass(client);
     if (r.count > 0)
         rlk_emit(client, &(rowlock_event){.size = sizeof(rowlock_event),
                                           .kind = ROWLOCK_EVENT_REAPED,

@@ -62,6 +62,7 @@ static void read_counters(rowlock_counters *out, rlk_counters *in)
     out->reconnects = get(&in->reconnects);
     out->queued = get(&in->queued);
     out->polled = get(&in->polled);
+    out->combined = get(&in->combined);
     for (int i = 0; i < ROWLOCK_BUCKETS; i++) {
         out->wait_buckets[i] = get(&in->wait_buckets[i]);
         out->hold_buckets[i] = get(&in->hold_buckets[i]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * rowlock_acquire() without waiting, rowlock_adopt(). */
+ * rowlock_acquire() without waiting, rowlock_adopt(), rowlock_detach(). */
 #include <pthread.h>
 
 #include "conformance.h"
@@ -163,6 +163,43 @@ static void test_threads_are_different_owners(void **state)
     let_go(f, &lock);
 }
 
+enum { RACERS = 4, ROUNDS = 100 };
+
+static void *race(void *payload)
+{
+    struct contender *c = payload;
+    for (int i = 0; i < ROUNDS && c->status >= 0; i++) {
+        rowlock_lock *lock = NULL;
+        int status = rowlock_acquire(&lock, c->client, "lock", NULL, NULL);
+        if (status == ROWLOCK_OK)
+            status = rowlock_release(&lock, NULL);
+        if (status < 0)
+            c->status = status;
+    }
+    return NULL;
+}
+
+/* The database never makes one of them try again: who looks at a row while another changes it is
+ * busy. */
+static void test_racers_get_it_or_are_busy(void **state)
+{
+    struct fixture *f = *state;
+    struct contender racers[RACERS];
+    pthread_t threads[RACERS];
+    rowlock_counters counters = ROWLOCK_COUNTERS_INIT;
+    rowlock_client *client = client_open(f);
+    for (int i = 0; i < RACERS; i++) {
+        racers[i] = (struct contender){client, 0, ""};
+        assert_int_equal(pthread_create(&threads[i], NULL, race, &racers[i]), 0);
+    }
+    for (int i = 0; i < RACERS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < RACERS; i++)
+        expect_ok(racers[i].status, NULL);
+    expect_ok(rowlock_stats(&counters, client, &f->err), &f->err);
+    assert_int_equal(counters.deadlock_retries, 0);
+}
+
 static void test_clients_are_different_owners(void **state)
 {
     struct fixture *f = *state;
@@ -275,6 +312,27 @@ static void test_adopt_of_no_such_tenure_is_lost(void **state)
     assert_int_equal(f->err.status, ROWLOCK_LOST);
 }
 
+static void test_detached_lock_outlives_its_client_and_is_adopted(void **state)
+{
+    struct fixture *f = *state;
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+    rowlock_client *client = client_open(f);
+    rowlock_lock *lock = NULL;
+    options.owner = "script";
+    options.ttl_ms = LONG_US / 1000;
+    options.renew = 1;
+    expect_ok(rowlock_acquire(&lock, client, "lock", &options, &f->err), &f->err);
+    uint64_t fence = rowlock_fence(lock);
+    expect_ok(rowlock_detach(&lock, &f->err), &f->err);
+    assert_null(lock);
+    client_close(f, &client);
+    assert_int_equal(row_of(f, "lock").hold_count, 1);
+    expect_ok(adopt_as(f, client_open(f), fence, "script", &lock), &f->err);
+    assert_int_equal(rowlock_fence(lock), fence);
+    let_go(f, &lock);
+    assert_int_equal(row_of(f, "lock").hold_count, 0);
+}
+
 static const struct test_case cases[] = {
     CASE(test_acquire_gives_a_handle_that_holds),
     CASE(test_acquire_of_anothers_lock_is_busy),
@@ -285,6 +343,7 @@ static const struct test_case cases[] = {
     CASE(test_reentry_with_a_shorter_ttl_keeps_the_longer_lease),
     CASE(test_reentry_of_another_client_keeps_the_longer_lease),
     CASE(test_threads_are_different_owners),
+    CASE_IF(test_racers_get_it_or_are_busy, BACKEND_ROW_LOCKS),
     CASE(test_clients_are_different_owners),
     CASE(test_acquire_stores_note_and_ttl),
     CASE(test_acquire_takes_names_with_nul_bytes),
@@ -292,6 +351,7 @@ static const struct test_case cases[] = {
     CASE(test_expired_lock_goes_to_the_next),
     CASE(test_adopt_takes_a_tenure_over),
     CASE(test_adopt_of_no_such_tenure_is_lost),
+    CASE(test_detached_lock_outlives_its_client_and_is_adopted),
 };
 
 const struct suite api_acquire_suite = SUITE("api_acquire", cases);

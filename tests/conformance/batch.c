@@ -164,6 +164,7 @@ static void release_mixed(struct fixture *f, size_t n)
 BATCH_CASES(1)
 BATCH_CASES(2)
 BATCH_CASES(100)
+BATCH_CASES(256)
 BATCH_CASES(1000)
 
 static void use_largest_batch(struct fixture *f)
@@ -321,14 +322,17 @@ static const struct test_case cases[] = {
     CASE(test_acquire_of_1_answers_each_by_itself),
     CASE(test_acquire_of_2_answers_each_by_itself),
     CASE(test_acquire_of_100_answers_each_by_itself),
+    CASE(test_acquire_of_256_answers_each_by_itself),
     CASE(test_acquire_of_1000_answers_each_by_itself),
     CASE(test_renew_of_1_answers_each_by_itself),
     CASE(test_renew_of_2_answers_each_by_itself),
     CASE(test_renew_of_100_answers_each_by_itself),
+    CASE(test_renew_of_256_answers_each_by_itself),
     CASE(test_renew_of_1000_answers_each_by_itself),
     CASE(test_release_of_1_answers_each_by_itself),
     CASE(test_release_of_2_answers_each_by_itself),
     CASE(test_release_of_100_answers_each_by_itself),
+    CASE(test_release_of_256_answers_each_by_itself),
     CASE(test_release_of_1000_answers_each_by_itself),
     CASE(test_largest_batch_is_acquired_renewed_and_released),
     CASE_IF(test_largest_batch_works_with_statistics_of_a_small_table, BACKEND_SQL),

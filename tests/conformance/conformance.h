@@ -68,7 +68,7 @@ extern const struct suite list_suite, batch_suite, text_suite, schema_suite, ope
 extern const struct suite locked_suite, diagnose_suite;
 extern const struct suite api_acquire_suite, api_hold_suite, api_wait_suite, api_many_suite;
 extern const struct suite api_client_suite, api_tables_suite, api_look_suite, api_arguments_suite;
-extern const struct suite steps_suite;
+extern const struct suite steps_suite, api_combine_suite;
 extern const struct suite tx_prepare_suite, tx_lock_suite, tx_guard_suite;
 extern const struct suite api_tx_suite, api_tx_wait_suite, api_tx_input_suite, api_modes_suite;
 extern const struct suite api_native_suite, api_native_wait_suite, api_guard_suite;
@@ -140,6 +140,11 @@ rowlock_op grant_expired(struct fixture *f, const char *name, const char *owner)
 /* Acquires and gives back. */
 rowlock_op grant_released(struct fixture *f, const char *name, const char *owner);
 
+/* One call of the slot. */
+int reap_behind(struct fixture *f, uint64_t *out, rowlock_mark *mark, int64_t retention_us,
+                uint32_t limit);
+
+/* A pass over the table that ends when `limit` rows are deleted. How many; asserts. */
 uint64_t reap(struct fixture *f, int64_t retention_us, uint64_t limit);
 
 /* ---- arrays of operations -------------------------------------------------------------------- */

@@ -87,11 +87,24 @@ rowlock_op grant_released(struct fixture *f, const char *name, const char *owner
     return op;
 }
 
+int reap_behind(struct fixture *f, uint64_t *out, rowlock_mark *mark, int64_t retention_us,
+                uint32_t limit)
+{
+    return f->driver->reap(f->conn, out, mark, retention_us, limit, CALL_MS, &f->err);
+}
+
 uint64_t reap(struct fixture *f, int64_t retention_us, uint64_t limit)
 {
-    uint64_t count = UINT64_MAX;
-    expect_ok(f->driver->reap(f->conn, &count, retention_us, limit, CALL_MS, &f->err), &f->err);
-    return count;
+    rowlock_mark mark = {0};
+    uint64_t sum = 0;
+    do {
+        uint64_t left = limit - sum, count = UINT64_MAX;
+        uint32_t most = left < ROWLOCK_REAP_MAX ? (uint32_t)left : ROWLOCK_REAP_MAX;
+        expect_ok(reap_behind(f, &count, &mark, retention_us, most), &f->err);
+        assert_true(count <= most);
+        sum += count;
+    } while (mark.length > 0 && sum < limit);
+    return sum;
 }
 
 /* ---- arrays ---------------------------------------------------------------------------------- */

@@ -233,6 +233,24 @@ static void test_turn_at_a_locked_row_is_busy_in_time(void **state)
     expect_ok(await_turn(f, f->conn, &op), NULL);
 }
 
+/* The row of the one behind, which somebody has locked, is none of ours. */
+static void test_leave_does_not_wait_for_the_ticket_of_another(void **state)
+{
+    struct fixture *f = *state;
+    grant(f, "lock", "ann");
+    rowlock_op own = queue_up_for(f, "lock", "bob", LONG_US);
+    rowlock_op other = queue_up_for(f, "lock", "col", LONG_US);
+    void *session = sql_begin(f);
+    sql_in(f, session, "BEGIN");
+    sql_in(f, session,
+           "SELECT ticket FROM rowlock_waiters WHERE name = 'lock'"
+           " ORDER BY ticket DESC LIMIT 1 FOR UPDATE");
+    int64_t began = now_us();
+    try_leave(f, f->conn, &own);
+    expect_between(now_us() - began, 0, MOMENT_US);
+    assert_true(!in_queue(f, &own) && in_queue(f, &other));
+}
+
 static void test_leave_does_not_wait_for_a_locked_row(void **state)
 {
     struct fixture *f = *state;
@@ -263,6 +281,7 @@ static const struct test_case cases[] = {
     CASE_IF(test_look_does_not_wait_for_a_locked_row, LOCKED),
     CASE_IF(test_turn_at_a_locked_row_is_busy_in_time, LOCKED),
     CASE_IF(test_leave_does_not_wait_for_a_locked_row, LOCKED),
+    CASE_IF(test_leave_does_not_wait_for_the_ticket_of_another, LOCKED),
 };
 
 const struct suite queue_look_suite = SUITE("queue_look", cases);

@@ -167,8 +167,10 @@ static void test_reap_without_tables_is_eschema(void **state)
 {
     struct fixture *f = *state;
     uint64_t count = 0;
+    rowlock_mark mark = {0};
     expect_status(ROWLOCK_ESCHEMA,
-                  f->driver->reap(without_tables(f), &count, 1, 10, CALL_MS, &f->err), &f->err);
+                  f->driver->reap(without_tables(f), &count, &mark, 1, 10, CALL_MS, &f->err),
+                  &f->err);
 }
 
 static void test_list_without_tables_is_eschema(void **state)

@@ -179,7 +179,9 @@ static void step_force(struct world *w, int who)
 static void step_reap(struct world *w, int who)
 {
     uint64_t count = 0;
-    int status = w->f->driver->reap(w->sessions[who].conn, &count, 0, 1000, CALL_MS, &w->f->err);
+    rowlock_mark mark = {0};
+    int status =
+        w->f->driver->reap(w->sessions[who].conn, &count, &mark, 0, 1000, CALL_MS, &w->f->err);
     expect_ok(status, &w->f->err);
 }
 

@@ -320,6 +320,61 @@ static void test_adopt_continues_a_tenure(void **state)
     rowlock_close(&two);
 }
 
+static void test_detach_leaves_the_lock_held_for_its_ttl(void **state)
+{
+    rowlock_client *one = open_client(), *two = open_client();
+    rowlock_lock *lock = hold(one, "a", 1000, "me"), *same = NULL;
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+    uint64_t fence = rowlock_fence(lock);
+
+    (void)state;
+    assert_status(OK, rowlock_detach(&lock, NULL));
+    assert_null(lock);
+    rowlock_close(&one);
+    assert_true(fake_is_live("a"));
+    options.owner = "me";
+    assert_status(OK, rowlock_adopt(&same, two, "a", fence, &options, NULL));
+    assert_status(OK, rowlock_release(&same, NULL));
+    assert_false(fake_is_live("a"));
+    lock = hold(two, "a", 1000, "me");
+    assert_status(OK, rowlock_detach(&lock, NULL));
+    fake_clock_advance_us(1000 * MS);
+    assert_false(fake_is_live("a"));
+    rowlock_close(&two);
+}
+
+static void test_detach_of_one_handle_leaves_the_others_their_holds(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *first = hold(client, "a", 1000, "me"), *second = hold(client, "a", 1000, "me");
+
+    (void)state;
+    assert_status(OK, rowlock_detach(&first, NULL));
+    assert_status(OK, rowlock_renew(second, 0, NULL));
+    assert_status(OK, rowlock_release(&second, NULL));
+    assert_int_equal(fake_find("a")->hold_count, 1);
+    assert_true(fake_is_live("a"));
+    rowlock_close(&client);
+    assert_true(fake_is_live("a"));
+}
+
+static void test_detach_says_when_there_is_nothing_to_leave(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *late = hold(client, "a", 1000, NULL), *closed = hold(client, "b", 10000, NULL);
+    rowlock_error err;
+
+    (void)state;
+    fake_clock_advance_us(950 * MS);
+    assert_status(LOST, rowlock_detach(&late, &err));
+    assert_status(EINVAL, rowlock_detach(&late, &err));
+    assert_status(EINVAL, rowlock_detach(NULL, &err));
+    rowlock_close(&client);
+    assert_false(fake_is_live("b"));
+    assert_status(ECLOSED, rowlock_detach(&closed, &err));
+    assert_null(closed);
+}
+
 /* Within the margin the database would let the same owner re-enter the tenure that is lost here. */
 static void test_a_lost_lock_leaves_no_hold_behind(void **state)
 {
@@ -363,6 +418,9 @@ int main(void)
         cmocka_unit_test_setup(test_close_gives_back_only_its_own_holds_of_a_shared_owner, fresh),
         cmocka_unit_test_setup(test_with_runs_and_releases_and_tells_of_a_loss, fresh),
         cmocka_unit_test_setup(test_adopt_continues_a_tenure, fresh),
+        cmocka_unit_test_setup(test_detach_leaves_the_lock_held_for_its_ttl, fresh),
+        cmocka_unit_test_setup(test_detach_of_one_handle_leaves_the_others_their_holds, fresh),
+        cmocka_unit_test_setup(test_detach_says_when_there_is_nothing_to_leave, fresh),
     };
 
     return cmocka_run_group_tests_name("core/lease", tests, NULL, NULL);

@@ -110,6 +110,56 @@ static void test_bell_wakes_the_waiter(void **state)
     assert_false(fake_is_live("a"));
 }
 
+static void unlock_soon(void)
+{
+    if (++turns == 5)
+        fake_find("a")->locked = 0;
+}
+
+/* In the line it would wait for those who wait for it. */
+static void test_re_entry_into_a_row_that_is_locked_takes_no_ticket(void **state)
+{
+    rowlock_lock *outer = NULL, *inner = NULL;
+
+    (void)state;
+    assert_status(OK, wait_for(&outer, "a", 0, NULL));
+    fake_ticket_add("a", "next", 60000 * MS, 1);
+    fake_find("a")->locked = 1;
+    fake_clock_on_sleep(unlock_soon);
+    assert_status(OK, wait_for(&inner, "a", 10000, NULL));
+    assert_int_equal(turns, 5);
+    assert_int_equal(counters().queued, 0);
+    assert_int_equal(fake_find("a")->hold_count, 2);
+    assert_status(OK, rowlock_release(&inner, NULL));
+    assert_status(OK, rowlock_release(&outer, NULL));
+}
+
+/* The lease ends while the row is locked, and another one has the lock. */
+static void lose_soon(void)
+{
+    fake_row *row = fake_find("a");
+
+    if (++turns != 5)
+        return;
+    row->locked = 0;
+    strcpy(row->owner, "alice");
+}
+
+static void test_re_entry_that_comes_too_late_stands_in_line(void **state)
+{
+    rowlock_lock *outer = NULL, *inner = NULL;
+    rowlock_error err;
+
+    (void)state;
+    assert_status(OK, wait_for(&outer, "a", 0, NULL));
+    fake_find("a")->locked = 1;
+    fake_clock_on_sleep(lose_soon);
+    assert_status(TIMEOUT, wait_for(&inner, "a", 1000, &err));
+    assert_int_equal(counters().queued, 1);
+    assert_non_null(strstr(err.message, "alice"));
+    rowlock_release(&outer, NULL);
+}
+
 static void test_connection_of_the_bell_is_used_again(void **state)
 {
     rowlock_lock *lock = NULL;
@@ -453,6 +503,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         case_of(test_free_lock_takes_no_ticket),
         case_of(test_bell_wakes_the_waiter),
+        case_of(test_re_entry_into_a_row_that_is_locked_takes_no_ticket),
+        case_of(test_re_entry_that_comes_too_late_stands_in_line),
         case_of(test_connection_of_the_bell_is_used_again),
         case_of(test_end_of_the_lease_is_not_missed),
         case_of(test_time_that_the_turn_waited_is_not_of_the_lease),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * SQLite files that cannot be used: no such folder, not writable, not a database, no room. */
+ * SQLite files that cannot be used: no such folder, not writable, not a database, no room, on a
+ * network file system. */
 #include "fault.h"
 
 #include <signal.h>
@@ -9,6 +10,8 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { NOBODY = 65534 };
@@ -45,6 +48,18 @@ static int teardown(void **state)
     process_unshare(report, sizeof(*report));
     snprintf(command, sizeof(command), "chmod -R u+w '%s' && rm -r '%s'", folder, folder);
     return system(command);
+}
+
+/* Stands before that of libc: every folder is of this kind, unless it is 0. */
+static unsigned long file_system;
+
+int statfs(const char *path, struct statfs *out)
+{
+    long rc = syscall(SYS_statfs, path, out);
+
+    if (rc == 0 && file_system != 0)
+        out->f_type = (__typeof__(out->f_type))file_system;
+    return (int)rc;
 }
 
 static void in_folder(char *out, size_t size, const char *name)
@@ -256,6 +271,39 @@ static void disk_full(void **state)
     rowlock_close(&client);
 }
 
+static int note_file(const rowlock_finding *finding, void *payload)
+{
+    if (strcmp(finding->subject, "file") == 0)
+        *(int *)payload = finding->grade;
+    return 0;
+}
+
+static void network_file_system(void **state)
+{
+    /* NFS, CIFS, 9P, Ceph */
+    static const unsigned long kinds[] = {0x6969, 0xff534d42, 0x01021997, 0x00c36400};
+    rowlock_client *client;
+    rowlock_error err;
+    char path[600];
+    int grade = -1;
+
+    (void)state;
+    in_folder(path, sizeof(path), "locks.db");
+    make_tables(path);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        file_system = kinds[i];
+        assert_refused(path, "network file system");
+    }
+    file_system = 0x65735546; /* FUSE: that may be anything */
+    client = fault_open(path, NULL);
+    assert_status(ROWLOCK_OK, rowlock_diagnose(client, note_file, &grade, &err), &err);
+    file_system = 0;
+    assert_int_equal(ROWLOCK_GRADE_WARNING, grade);
+    assert_status(ROWLOCK_OK, rowlock_diagnose(client, note_file, &grade, &err), &err);
+    assert_int_equal(ROWLOCK_GRADE_GOOD, grade);
+    rowlock_close(&client);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest cases[] = {
@@ -267,6 +315,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(file_not_writable, setup, teardown),
         cmocka_unit_test_setup_teardown(file_not_readable, setup, teardown),
         cmocka_unit_test_setup_teardown(disk_full, setup, teardown),
+        cmocka_unit_test_setup_teardown(network_file_system, setup, teardown),
     };
     return FAULT_MAIN(argc, argv, 0, cases);
 }

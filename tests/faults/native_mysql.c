@@ -4,6 +4,7 @@
 
 #include <mysql.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 extern const struct native_kind native_mysql;
@@ -42,7 +43,9 @@ static void *open_(const char *address, unsigned flags)
         return NULL;
     mysql_options(mysql, MYSQL_OPT_READ_TIMEOUT, &seconds);
     if (mysql_real_connect(mysql, p.host, p.user, p.password, p.database, p.port, NULL,
-                           flags & NATIVE_FOUND_ROWS ? CLIENT_FOUND_ROWS : 0) != NULL)
+                           flags & NATIVE_FOUND_ROWS || getenv("ROWLOCK_TEST_FOUND_ROWS") != NULL
+                               ? CLIENT_FOUND_ROWS
+                               : 0) != NULL)
         return mysql;
     fprintf(stderr, "%s\n", mysql_error(mysql));
     mysql_close(mysql);
@@ -54,11 +57,12 @@ static void close_(void *conn)
     mysql_close(conn);
 }
 
+/* With sql_mode ORACLE, BEGIN is a block of statements. */
 static int run(struct native *native, const char *sql)
 {
     MYSQL_RES *result = NULL;
 
-    if (mysql_query(native->conn, sql) == 0)
+    if (mysql_query(native->conn, strcmp(sql, "BEGIN") == 0 ? "START TRANSACTION" : sql) == 0)
         result = mysql_store_result(native->conn);
     if (mysql_errno(native->conn) != 0) {
         snprintf(native->message, sizeof(native->message), "%.250s", mysql_error(native->conn));

@@ -44,9 +44,11 @@ static void add_rows(struct native *native, const PGresult *result)
     }
 }
 
+/* What the server's default is, only moods want to know; they say START TRANSACTION. */
 static int run(struct native *native, const char *sql)
 {
-    PGresult *result = PQexec(native->conn, sql);
+    int plain = strcmp(sql, "BEGIN") == 0;
+    PGresult *result = PQexec(native->conn, plain ? "BEGIN ISOLATION LEVEL READ COMMITTED" : sql);
     ExecStatusType status = PQresultStatus(result);
 
     add_rows(native, result);

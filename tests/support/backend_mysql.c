@@ -72,11 +72,13 @@ static void *sql_open(const char *address)
 {
     struct parts parts;
     take_apart(&parts, address);
+    unsigned long flags = getenv("ROWLOCK_TEST_FOUND_ROWS") != NULL ? CLIENT_FOUND_ROWS : 0;
     MYSQL *mysql = mysql_init(NULL);
     if (mysql == NULL)
         return NULL;
     if (mysql_real_connect(mysql, parts.host, parts.user, parts.password, parts.database,
-                           parts.port, parts.socket[0] != '\0' ? parts.socket : NULL, 0) != NULL &&
+                           parts.port, parts.socket[0] != '\0' ? parts.socket : NULL,
+                           flags) != NULL &&
         mysql_query(mysql, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED") == 0)
         return mysql; /* a row is locked without the gaps beside it */
     fprintf(stderr, "%s\n", mysql_error(mysql));
@@ -84,10 +86,13 @@ static void *sql_open(const char *address)
     return NULL;
 }
 
+/* With sql_mode ORACLE, BEGIN is a block of statements. */
 static int sql_run(void *session, const char *sql, char *out, size_t size)
 {
     if (out != NULL)
         out[0] = '\0';
+    if (strcmp(sql, "BEGIN") == 0)
+        sql = "START TRANSACTION";
     if (mysql_query(session, sql) != 0) {
         fprintf(stderr, "%s\n", mysql_error(session));
         return 1;
@@ -196,6 +201,10 @@ static const struct backend_mood moods[] = {
     {"other database", .begin = "BEGIN", .inside = LIST("USE information_schema")},
     {"ansi", .before = LIST("SET sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES'"), .begin = "BEGIN"},
     {"strict", .before = LIST("SET sql_mode = 'TRADITIONAL,HIGH_NOT_PRECEDENCE'"),
+     .begin = "BEGIN"},
+    {"oracle",
+     .before = LIST("SET /*M! sql_mode = 'ORACLE,SIMULTANEOUS_ASSIGNMENT', */ lock_wait_timeout = "
+                    "77"),
      .begin = "BEGIN"},
     {"no sql_mode", .before = LIST("SET sql_mode = ''"), .begin = "BEGIN"},
     {"character set", .before = LIST("SET NAMES latin1"), .begin = "BEGIN"},
@@ -381,7 +390,8 @@ const struct backend_kind backend_mysql = {
     .displace = displace,
     .settings = settings,
     .given = "SELECT @@innodb_lock_wait_timeout, @@lock_wait_timeout, @@sql_mode, @@time_zone,"
-             " @@group_concat_max_len, @@sql_select_limit, DATABASE()",
+             " @@group_concat_max_len, @@sql_select_limit, DATABASE()"
+             " /*M!110402 , @@innodb_snapshot_isolation */",
     .moods = moods,
     .bad = bad,
     .disturb = disturb,

@@ -52,8 +52,11 @@ static void *sql_open(const char *address)
     return NULL;
 }
 
+/* What the server's default is, only moods want to know. */
 static int sql_run(void *session, const char *sql, char *out, size_t size)
 {
+    if (strcmp(sql, "BEGIN") == 0)
+        sql = "BEGIN ISOLATION LEVEL READ COMMITTED";
     PGresult *result = PQexec(session, sql);
     if (out != NULL)
         out[0] = '\0';
@@ -140,28 +143,32 @@ static void *open_nonblocking(const char *address)
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 static const struct backend_mood moods[] = {
-    {"plain", .begin = "BEGIN"},
+    {"plain", .begin = "BEGIN TRANSACTION"},
     {"read committed", .begin = "BEGIN ISOLATION LEVEL READ COMMITTED"},
     {"repeatable read", .begin = "BEGIN ISOLATION LEVEL REPEATABLE READ"},
     {"serializable", .begin = "BEGIN ISOLATION LEVEL SERIALIZABLE"},
     {"serializable by default",
-     .before = LIST("SET default_transaction_isolation = 'serializable'"), .begin = "BEGIN"},
+     .before = LIST("SET default_transaction_isolation = 'serializable'"),
+     .begin = "BEGIN TRANSACTION"},
     {"read only by default", .before = LIST("SET default_transaction_read_only = on"),
      .begin = "BEGIN READ WRITE"},
-    {"lock_timeout", .before = LIST("SET lock_timeout = '77ms'"), .begin = "BEGIN"},
-    {"local lock_timeout", .begin = "BEGIN", .inside = LIST("SET LOCAL lock_timeout = '7777ms'")},
-    {"statement_timeout", .begin = "BEGIN",
+    {"lock_timeout", .before = LIST("SET lock_timeout = '77ms'"), .begin = "BEGIN TRANSACTION"},
+    {"local lock_timeout", .begin = "BEGIN TRANSACTION",
+     .inside = LIST("SET LOCAL lock_timeout = '7777ms'")},
+    {"statement_timeout", .begin = "BEGIN TRANSACTION",
      .inside = LIST("SET LOCAL statement_timeout = '400ms'")},
-    {"search_path", .begin = "BEGIN", .inside = LIST("SET LOCAL search_path = pg_catalog")},
+    {"search_path", .begin = "BEGIN TRANSACTION",
+     .inside = LIST("SET LOCAL search_path = pg_catalog")},
     {"table of the same name", .before = LIST("CREATE TEMP TABLE rowlock_locks (name integer)"),
-     .begin = "BEGIN"},
-    {"client_encoding", .before = LIST("SET client_encoding = 'LATIN1'"), .begin = "BEGIN"},
+     .begin = "BEGIN TRANSACTION"},
+    {"client_encoding", .before = LIST("SET client_encoding = 'LATIN1'"),
+     .begin = "BEGIN TRANSACTION"},
     {"formats",
      .before = LIST("SET bytea_output = 'escape'", "SET standard_conforming_strings = off",
                     "SET DateStyle = 'German'", "SET IntervalStyle = 'iso_8601'",
                     "SET extra_float_digits = -15", "SET escape_string_warning = on"),
-     .begin = "BEGIN"},
-    {"nonblocking", .open = open_nonblocking, .begin = "BEGIN"},
+     .begin = "BEGIN TRANSACTION"},
+    {"nonblocking", .open = open_nonblocking, .begin = "BEGIN TRANSACTION"},
     {.name = NULL}};
 
 /* Nonzero if the next result holds the number 42. */
@@ -376,7 +383,7 @@ const struct backend_kind backend_postgresql = {
     .settings = settings,
     .given = "SELECT name, setting FROM pg_settings WHERE name IN"
              " ('lock_timeout', 'statement_timeout', 'search_path', 'synchronous_commit', 'jit',"
-             "  'default_transaction_isolation', 'transaction_isolation', 'enable_seqscan',"
+             "  'default_transaction_isolation', 'enable_seqscan',"
              "  'transaction_read_only', 'random_page_cost', 'bytea_output') ORDER BY name",
     .moods = moods,
     .bad = bad,

@@ -39,10 +39,12 @@ void fake_reset(void)
 
 void fake_plan(int call, enum fake_fault fault, int for_ever)
 {
+    pthread_mutex_lock(&mutex);
     db.calls = 0;
     db.fault_at = call;
     db.fault = fault;
     db.for_ever = for_ever;
+    pthread_mutex_unlock(&mutex);
 }
 
 void fake_slow(int64_t before_us, int64_t after_us)
@@ -366,23 +368,48 @@ static int fake_force_release(void *conn, rowlock_op *op, uint32_t timeout_ms, r
     return fake_done(fault, err);
 }
 
-static int fake_reap(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit,
-                     uint32_t timeout_ms, rowlock_error *err)
+static int is_behind(const fake_row *row, const char *name, size_t length)
+{
+    int order = memcmp(row->name, name, row->name_length < length ? row->name_length : length);
+
+    return order > 0 || (order == 0 && row->name_length > length);
+}
+
+/* The first row behind the mark, NULL if there is none. */
+static fake_row *first_behind(const rowlock_mark *mark)
+{
+    fake_row *first = NULL;
+
+    for (fake_row *row = db.rows; row < db.rows + db.count; row++) {
+        if (is_behind(row, mark->name, mark->length) &&
+            (first == NULL || is_behind(first, row->name, row->name_length)))
+            first = row;
+    }
+    return first;
+}
+
+static int fake_reap(void *conn, uint64_t *out, rowlock_mark *mark, int64_t retention_us,
+                     uint32_t limit, uint32_t timeout_ms, rowlock_error *err)
 {
     enum fake_fault fault = fake_begin();
     int64_t before = fake_now() - retention_us;
+    uint32_t looks = limit * ROWLOCK_REAP_LOOK;
+    fake_row *row = NULL;
 
     (void)conn;
     (void)timeout_ms;
     *out = 0;
-    for (size_t i = 0; fake_takes_effect(fault) && i < db.count && *out < limit;) {
-        if (db.rows[i].expire_time < before && (int64_t)db.rows[i].fence < before) {
-            db.rows[i] = db.rows[--db.count];
+    while (fake_takes_effect(fault) && *out < limit && looks-- > 0 &&
+           (row = first_behind(mark)) != NULL) {
+        mark->length = row->name_length;
+        memcpy(mark->name, row->name, row->name_length);
+        if (row->expire_time < before && (int64_t)row->fence < before) {
+            *row = db.rows[--db.count];
             ++*out;
-        } else {
-            i++;
         }
     }
+    if (row == NULL)
+        mark->length = 0;
     return fake_done(fault, err);
 }
 

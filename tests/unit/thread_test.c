@@ -57,15 +57,17 @@ static void test_condition_waits_until_its_time(void **state)
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     pthread_cond_t cond;
     int64_t start = rlk_clock_us(), until = start + 50000;
+    int has_time = 1;
 
     (void)state;
     assert_int_equal(rlk_cond_init(&cond), 0);
     pthread_mutex_lock(&mutex);
-    for (int i = 0; i < 1000 && rlk_clock_us() < until; i++)
-        rlk_cond_wait(&cond, &mutex, until);
+    for (int i = 0; i < 1000 && has_time; i++)
+        has_time = rlk_cond_wait(&cond, &mutex, until);
+    assert_int_equal(has_time, 0);
     assert_true(rlk_clock_us() >= until);
     assert_true(rlk_clock_us() < until + 5000000);
-    rlk_cond_wait(&cond, &mutex, start);
+    assert_int_equal(rlk_cond_wait(&cond, &mutex, start), 0);
     pthread_mutex_unlock(&mutex);
     pthread_cond_destroy(&cond);
 }

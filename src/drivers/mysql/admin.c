@@ -4,69 +4,53 @@
 
 #include "my.h"
 
-enum { REAP_BATCH = 500, LIST_PAGE = 1000 };
+enum { LIST_PAGE = 1000 };
 
-/* One batch behind the name in `after` (a literal), which moves on. The first takes tickets along.
- * *found: rows that were dead. */
-static int reap_batch(my_conn *conn, rlk_text *after, int is_first, int64_t retention_us,
-                      int64_t limit, int64_t deadline, int64_t *found, int64_t *deleted,
-                      rowlock_error *err)
+/* Deleted, and behind which name to go on; NULL: there is nothing behind. */
+static void read_reaped(uint64_t *out, rowlock_mark *mark, MYSQL_RES *result)
 {
-    rlk_text retention = {0}, count = {0};
-    const char *literals[] = {my_number(&retention, retention_us), after->data,
-                              my_number(&count, limit)};
+    MYSQL_ROW row = mysql_fetch_row(result);
+    size_t n = row != NULL && row[1] != NULL ? mysql_fetch_lengths(result)[1] : 0;
+
+    *out = row != NULL ? (uint64_t)my_int(row[0]) : 0;
+    mark->length = n > sizeof mark->name ? sizeof mark->name : n;
+    if (mark->length > 0)
+        memcpy(mark->name, row[1], mark->length);
+}
+
+int my_reap(void *handle, uint64_t *out, rowlock_mark *mark, int64_t retention_us, uint32_t limit,
+            uint32_t timeout_ms, rowlock_error *err)
+{
+    my_conn *conn = handle;
+    int64_t deadline = my_deadline(timeout_ms);
+    rlk_text retention = {0}, after = {0}, look = {0}, count = {0};
+    const char *behind = my_bytes(&after, mark->name, mark->length);
+    const char *most = my_number(&count, limit);
+    const char *literals[] = {my_number(&retention, retention_us),
+                              behind,
+                              my_number(&look, (int64_t)limit * ROWLOCK_REAP_LOOK - 1),
+                              behind,
+                              most,
+                              most};
     MYSQL_RES *result = NULL;
     int status;
 
+    my_client_enter();
+    rlk_ok(err);
     my_start(conn);
-    if (is_first)
-        my_add(conn, SQL_REAP_TICKETS, &literals[2], 1);
-    my_add(conn, SQL_REAP, literals, 3);
-    if (retention.failed || count.failed)
+    my_add(conn, SQL_REAP_TICKETS, &most, 1);
+    my_add(conn, SQL_REAP, literals, 6);
+    if (retention.failed || after.failed || look.failed || count.failed)
         status = rlk_fail_memory(err);
     else
         status = my_run(conn, deadline, &result, err);
-    if (status == ROWLOCK_OK) {
-        MYSQL_ROW row = mysql_fetch_row(result);
-
-        *found = row != NULL ? my_int(row[0]) : 0;
-        *deleted = row != NULL ? my_int(row[1]) : 0;
-        rlk_text_clear(after);
-        rlk_text_str(after, "x'");
-        rlk_text_str(after, row != NULL && row[2] != NULL ? row[2] : "");
-        rlk_text_str(after, "'");
-        if (after->failed)
-            status = rlk_fail_memory(err);
-    }
+    if (status == ROWLOCK_OK)
+        read_reaped(out, mark, result);
     mysql_free_result(result);
     rlk_text_free(&retention);
-    rlk_text_free(&count);
-    return status;
-}
-
-int my_reap(void *handle, uint64_t *out, int64_t retention_us, uint64_t limit, uint32_t timeout_ms,
-            rowlock_error *err)
-{
-    int64_t deadline = my_deadline(timeout_ms), found = 0, deleted = 0, batch;
-    rlk_text after = {0};
-    int status = ROWLOCK_OK, is_first = 1;
-
-    my_client_enter();
-    rlk_ok(err);
-    *out = 0;
-    if (my_bytes(&after, "", 0) == NULL || after.failed)
-        status = rlk_fail_memory(err);
-    do {
-        if (status != ROWLOCK_OK || *out >= limit)
-            break;
-        batch = limit - *out < REAP_BATCH ? (int64_t)(limit - *out) : REAP_BATCH;
-        status = reap_batch(handle, &after, is_first, retention_us, batch, deadline, &found,
-                            &deleted, err);
-        is_first = 0;
-        if (status == ROWLOCK_OK)
-            *out += (uint64_t)deleted;
-    } while (found == batch);
     rlk_text_free(&after);
+    rlk_text_free(&look);
+    rlk_text_free(&count);
     return status;
 }
 

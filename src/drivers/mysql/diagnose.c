@@ -110,14 +110,16 @@ static void find_cluster(rlk_findings *f, MYSQL_RES *settings)
             rlk_find_bad(f, "cluster", "connect to a node of the primary component",
                          "this Galera node is not part of the primary component");
         else
-            rlk_find_warning(f, "cluster", one,
-                             "a Galera cluster (nodes: %s): row locks are not known to other nodes",
-                             setting(settings, "wsrep_cluster_size"));
+            rlk_find_warning(
+                f, "cluster", one,
+                "a Galera cluster (nodes: %s): locks that are written at several nodes are "
+                "given to two holders at times",
+                setting(settings, "wsrep_cluster_size"));
     } else if (setting(settings, "group_replication_group_name")[0] != '\0' &&
                is(settings, "group_replication_single_primary_mode", "OFF")) {
         rlk_find_warning(f, "cluster", one,
-                         "Group Replication with several primaries: row locks are not known to "
-                         "other servers");
+                         "Group Replication with several primaries: locks that are written at "
+                         "several of them may be given to two holders");
     } else {
         rlk_find_good(f, "cluster", "no cluster with several writers");
     }

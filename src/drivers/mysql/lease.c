@@ -200,16 +200,11 @@ static int acquire_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadli
     int status = try_each(conn, ops, n, deadline, err);
 
     while (status == ROWLOCK_OK && my_count_status(ops, n, STATUS_OPEN) > 0) {
-        if (!my_patience_pause(&patience)) {
+        if (n > 1 || !my_patience_pause(&patience)) {
             my_set_status(ops, n, STATUS_OPEN, ROWLOCK_BUSY);
             break;
         }
         status = try_each(conn, ops, n, deadline, err);
-        if (status != ROWLOCK_OK && my_count_status(ops, n, ROWLOCK_OK) > 0) {
-            conn->dead = 1;
-            status = rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
-                                     "a part of the batch was acquired, then the server failed");
-        }
     }
     return status;
 }

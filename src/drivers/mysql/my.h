@@ -137,8 +137,8 @@ int my_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_
 int my_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 int my_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 int my_force_release(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
-int my_reap(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit, uint32_t timeout_ms,
-            rowlock_error *err);
+int my_reap(void *conn, uint64_t *out, rowlock_mark *mark, int64_t retention_us, uint32_t limit,
+            uint32_t timeout_ms, rowlock_error *err);
 int my_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, void *payload,
             uint32_t timeout_ms, rowlock_error *err);
 int my_waiters(void *conn, const rowlock_list_query *query, rowlock_waiter_fn fn, void *payload,

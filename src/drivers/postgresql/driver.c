@@ -119,7 +119,7 @@ static int set_up_session(pg_link *conn, int64_t deadline, uint32_t timeout_ms, 
 
     if (status != ROWLOCK_OK || conn->is_pooled)
         return status;
-    pg_session_params(&conn->params, timeout_ms, 0);
+    pg_session_params(&conn->params, conn, timeout_ms, 0);
     status = pg_call_bare(conn, PG_SESSION, &result, deadline, err);
     conn->limit_ms = timeout_ms;
     PQclear(result);
@@ -133,6 +133,7 @@ static int pg_open(void *memory, const rowlock_config *config, uint32_t timeout_
     int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
     int status;
 
+    conn->is_relaxed = config->is_relaxed != 0;
     snprintf(conn->prefix, sizeof conn->prefix, "%s", config->prefix);
     snprintf(conn->schema, sizeof conn->schema, "%s", config->schema == NULL ? "" : config->schema);
     status = pg_connect_start(&conn->pg, config->address, timeout_ms, err);

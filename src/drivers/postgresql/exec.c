@@ -21,9 +21,6 @@ enum { LOCK_PERCENT = 75, STATEMENT_PERCENT = 90, LIMIT_SLACK_PERCENT = 10 };
 /* A row that is locked for longer than this is a transaction's, which nobody knows the end of. */
 enum { ROW_LOCK_MS = 100 };
 
-/* Parameters of this size are those of some dozens of locks. */
-enum { LARGE_BATCH_BYTES = 4096 };
-
 /* What was sent and what has come back. Queries are numbered as queued; -1: not part of it. */
 typedef struct exchange {
     int queued, syncs;
@@ -141,7 +138,7 @@ int pg_unchanged(int status, rowlock_error *err)
 /* ---- sending */
 
 static void session_params(pg_params *params, int64_t lock_ms, int64_t left_ms,
-                           int only_transaction)
+                           int only_transaction, int is_relaxed)
 {
     int64_t limits[] = {left_ms * LOCK_PERCENT / 100, left_ms * STATEMENT_PERCENT / 100};
 
@@ -154,6 +151,8 @@ static void session_params(pg_params *params, int64_t lock_ms, int64_t left_ms,
     }
     pg_param(params);
     pg_put_bool(params, only_transaction);
+    pg_param(params);
+    pg_put_bool(params, is_relaxed);
 }
 
 static int64_t row_lock_ms(int64_t left_ms)
@@ -162,14 +161,15 @@ static int64_t row_lock_ms(int64_t left_ms)
     return left_ms / 2 < ROW_LOCK_MS ? left_ms / 2 : ROW_LOCK_MS;
 }
 
-void pg_session_params(pg_params *params, int64_t left_ms, int only_transaction)
+void pg_session_params(pg_params *params, const pg_link *conn, int64_t left_ms,
+                       int only_transaction)
 {
-    session_params(params, row_lock_ms(left_ms), left_ms, only_transaction);
+    session_params(params, row_lock_ms(left_ms), left_ms, only_transaction, conn->is_relaxed);
 }
 
 void pg_migration_params(pg_params *params, int64_t left_ms)
 {
-    session_params(params, INT64_MAX, left_ms, 1);
+    session_params(params, INT64_MAX, left_ms, 1, 0);
 }
 
 /* Puts a query into libpq's buffer: `name` of a prepared statement, or `sql`. Its number, or -1. */
@@ -207,16 +207,6 @@ static int queue_prepared(pg_link *conn, exchange *x, pg_statement statement)
     return x->main >= 0;
 }
 
-/* A large batch is planned for itself, knowing how many rows it has: a plan made for any number,
- * when the table was small, may compare each with each. */
-static int queue_statement(pg_link *conn, exchange *x, pg_statement statement)
-{
-    if (conn->params.bytes.length < LARGE_BATCH_BYTES)
-        return queue_prepared(conn, x, statement);
-    x->main = queue(conn, x, NULL, conn->sql[statement].data, &conn->params);
-    return x->main >= 0;
-}
-
 /* Were the session's timeouts made for a bound that is much different? */
 static int is_limit_off(const pg_link *conn, int64_t left_ms)
 {
@@ -228,18 +218,18 @@ static int is_limit_off(const pg_link *conn, int64_t left_ms)
 static int queue_direct(pg_link *conn, exchange *x, pg_statement statement, int64_t left_ms)
 {
     if (is_limit_off(conn, left_ms)) {
-        pg_session_params(&conn->session_params, left_ms, 0);
+        pg_session_params(&conn->session_params, conn, left_ms, 0);
         x->session = queue(conn, x, NULL, conn->sql[PG_SESSION].data, &conn->session_params);
         conn->limit_ms = left_ms;
         if (x->session < 0 || !queue_sync(conn, x))
             return 0;
     }
-    return queue_statement(conn, x, statement) && queue_sync(conn, x);
+    return queue_prepared(conn, x, statement) && queue_sync(conn, x);
 }
 
 static int queue_pooled(pg_link *conn, exchange *x, pg_statement statement, int64_t left_ms)
 {
-    pg_session_params(&conn->session_params, left_ms, 1);
+    pg_session_params(&conn->session_params, conn, left_ms, 1);
     if (queue(conn, x, NULL, conn->sql[PG_BEGIN].data, NULL) < 0 ||
         queue(conn, x, NULL, conn->sql[PG_SESSION].data, &conn->session_params) < 0)
         return 0;
@@ -418,7 +408,7 @@ int pg_trip_begin(pg_link *conn, pg_trip *trip, int64_t left_ms, rowlock_error *
     if (pg_sql(conn, PG_SESSION) == NULL)
         return rlk_fail_memory(err);
     if (is_limit_off(conn, left_ms)) {
-        pg_session_params(&conn->session_params, left_ms, 0);
+        pg_session_params(&conn->session_params, conn, left_ms, 0);
         pg_trip_add(trip, conn->sql[PG_SESSION].data, &conn->session_params);
         pg_trip_sync(trip);
         trip->base = trip->syncs;

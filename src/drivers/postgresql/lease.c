@@ -131,7 +131,7 @@ int pg_acquire(void *memory, rowlock_op *ops, size_t n, int all, uint32_t timeou
 {
     pg_link *conn = memory;
     int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
-    int pass_over = 0;
+    int pass_over = n > 1 && !all; /* nobody waits for the sake of another */
     rowlock_error local;
 
     if (err == NULL)

@@ -95,7 +95,8 @@ enum { PG_CHANNEL_SIZE = 25 };
 /* Not pg_conn: that is libpq's own tag of PGconn. */
 typedef struct pg_link {
     PGconn *pg;
-    int is_pooled; /* a pooler stands in between: no session state, no named statements */
+    int is_pooled;  /* a pooler stands in between: no session state, no named statements */
+    int is_relaxed; /* commits are not waited for */
     char prefix[32], schema[64];
     rlk_text sql[PG_STATEMENT_COUNT]; /* with the user's prefix and schema, made when first used */
     uint8_t is_prepared[PG_STATEMENT_COUNT];
@@ -206,7 +207,8 @@ int pg_script(pg_link *conn, const char *sql, int64_t deadline, rowlock_error *e
 
 /* The parameters of PG_SESSION, so that the server gives up before the caller does, and soon on a
  * row that a transaction keeps locked. A migration waits for as long as it can. */
-void pg_session_params(pg_params *params, int64_t left_ms, int only_transaction);
+void pg_session_params(pg_params *params, const pg_link *conn, int64_t left_ms,
+                       int only_transaction);
 void pg_migration_params(pg_params *params, int64_t left_ms);
 
 /* Turns what the server said into a status. */
@@ -369,8 +371,8 @@ int pg_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_
 int pg_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 int pg_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 int pg_force_release(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
-int pg_reap(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit, uint32_t timeout_ms,
-            rowlock_error *err);
+int pg_reap(void *conn, uint64_t *out, rowlock_mark *mark, int64_t retention_us, uint32_t limit,
+            uint32_t timeout_ms, rowlock_error *err);
 int pg_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, void *payload,
             uint32_t timeout_ms, rowlock_error *err);
 int pg_diagnose(void *conn, rowlock_finding_fn fn, void *payload, uint32_t timeout_ms,

@@ -5,8 +5,17 @@
 
 #include "clock.h"
 
-int pg_reap(void *memory, uint64_t *out, int64_t retention_us, uint64_t limit, uint32_t timeout_ms,
-            rowlock_error *err)
+/* NULL: there is nothing behind. */
+static void set_mark(rowlock_mark *mark, const PGresult *result, int column)
+{
+    size_t n = (size_t)PQgetlength(result, 0, column);
+
+    mark->length = n > sizeof mark->name ? sizeof mark->name : n;
+    memcpy(mark->name, PQgetvalue(result, 0, column), mark->length);
+}
+
+int pg_reap(void *memory, uint64_t *out, rowlock_mark *mark, int64_t retention_us, uint32_t limit,
+            uint32_t timeout_ms, rowlock_error *err)
 {
     pg_link *conn = memory;
     int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
@@ -17,11 +26,16 @@ int pg_reap(void *memory, uint64_t *out, int64_t retention_us, uint64_t limit, u
     pg_param(&conn->params);
     pg_put_i64(&conn->params, retention_us);
     pg_param(&conn->params);
-    pg_put_i64(&conn->params, limit > INT64_MAX ? INT64_MAX : (int64_t)limit);
+    pg_put_i64(&conn->params, limit);
+    pg_param(&conn->params);
+    pg_put_bytes(&conn->params, mark->name, mark->length);
+    pg_param(&conn->params);
+    pg_put_i64(&conn->params, (int64_t)limit * ROWLOCK_REAP_LOOK);
     status = pg_call(conn, PG_REAP, &result, deadline, err);
     if (status != ROWLOCK_OK)
         return status;
     *out = (uint64_t)pg_get_int(result, 0, 0);
+    set_mark(mark, result, 1);
     PQclear(result);
     return rlk_ok(err);
 }

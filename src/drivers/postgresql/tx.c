@@ -163,7 +163,7 @@ static int own_lock(pg_link *conn, pg_try *try, uint32_t timeout_ms, rowlock_err
     pg_trip trip = {.pg = conn->pg};
     int limits, got, status;
 
-    pg_session_params(&conn->session_params, timeout_ms, 1);
+    pg_session_params(&conn->session_params, conn, timeout_ms, 1);
     if (!has_all_texts(conn) || conn->session_params.bytes.failed)
         return rlk_fail_memory(err);
     status = pg_check_idle(conn->pg, err);

@@ -237,8 +237,8 @@ int lite_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeou
 int lite_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 int lite_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 int lite_force_release(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
-int lite_reap(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit, uint32_t timeout_ms,
-              rowlock_error *err);
+int lite_reap(void *conn, uint64_t *out, rowlock_mark *mark, int64_t retention_us, uint32_t limit,
+              uint32_t timeout_ms, rowlock_error *err);
 int lite_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, void *payload,
               uint32_t timeout_ms, rowlock_error *err);
 int lite_enqueue(void *conn, rowlock_op *ops, size_t n, int64_t life_us, int with_bell,

@@ -12,24 +12,35 @@
  * had for the deletion alone. */
 typedef struct reaping {
     uint64_t *out;
+    const rowlock_mark *after;
+    rowlock_mark mark; /* the last one looked at, or none */
     int64_t retention_us;
-    uint64_t limit, found;
+    uint32_t limit, found;
     rlk_text names; /* each behind its length, a byte */
 } reaping;
 
-static void keep_name(reaping *r, sqlite3_stmt *statement)
+static void keep_name(reaping *r, const void *name, unsigned char length)
 {
-    const char *name = sqlite3_column_blob(statement, 0);
-    unsigned char length = (unsigned char)sqlite3_column_bytes(statement, 0);
-
     rlk_text_add(&r->names, (const char *)&length, 1);
     rlk_text_add(&r->names, name, length);
     r->found++;
 }
 
-static int find_rows(lite_conn *conn, reaping *r, uint64_t limit)
+static void look_at(reaping *r, sqlite3_stmt *statement)
 {
-    int rc, status;
+    const void *name = sqlite3_column_blob(statement, 0);
+    int length = sqlite3_column_bytes(statement, 0);
+
+    memcpy(r->mark.name, name, (size_t)length);
+    r->mark.length = (size_t)length;
+    if (sqlite3_column_int(statement, 1))
+        keep_name(r, name, (unsigned char)length);
+}
+
+static int find_rows(lite_conn *conn, reaping *r)
+{
+    int rc = SQLITE_OK, status;
+    int64_t looks = 0, most = (int64_t)r->limit * ROWLOCK_REAP_LOOK;
     sqlite3_stmt *statement = lite_statement(conn, SQL_REAP_FIND, &status);
 
     rlk_text_clear(&r->names);
@@ -37,10 +48,14 @@ static int find_rows(lite_conn *conn, reaping *r, uint64_t limit)
     if (statement == NULL)
         return status;
     sqlite3_bind_int64(statement, 1, r->retention_us);
-    sqlite3_bind_int64(statement, 2, limit > INT64_MAX ? INT64_MAX : (int64_t)limit);
-    while ((rc = sqlite3_step(statement)) == SQLITE_ROW)
-        keep_name(r, statement);
-    status = lite_done(conn, statement, rc);
+    sqlite3_bind_blob(statement, 2, r->after->name, (int)r->after->length, SQLITE_STATIC);
+    while (looks < most && r->found < r->limit && (rc = sqlite3_step(statement)) == SQLITE_ROW) {
+        look_at(r, statement);
+        looks++;
+    }
+    if (rc == SQLITE_DONE)
+        r->mark.length = 0;
+    status = lite_done(conn, statement, rc == SQLITE_ROW ? SQLITE_OK : rc); /* no row more */
     return status == ROWLOCK_OK && r->names.failed ? rlk_fail_memory(conn->err) : status;
 }
 
@@ -82,7 +97,7 @@ static int delete_rows(lite_conn *conn, const reaping *r)
 
 #define TICKET_RETENTION_US INT64_C(60000000)
 
-static int delete_tickets(lite_conn *conn, uint64_t limit)
+static int delete_tickets(lite_conn *conn, uint32_t limit)
 {
     int status;
     sqlite3_stmt *statement = lite_statement(conn, SQL_REAP_TICKETS, &status);
@@ -90,12 +105,12 @@ static int delete_tickets(lite_conn *conn, uint64_t limit)
     if (statement == NULL)
         return status;
     sqlite3_bind_int64(statement, 1, TICKET_RETENTION_US);
-    sqlite3_bind_int64(statement, 2, limit > INT64_MAX ? INT64_MAX : (int64_t)limit);
+    sqlite3_bind_int64(statement, 2, limit);
     return lite_done(conn, statement, sqlite3_step(statement));
 }
 
 /* Whoever queues up takes away the dead of the same name: these are of names nobody wants now. */
-static int reap_tickets(lite_conn *conn, uint64_t limit)
+static int reap_tickets(lite_conn *conn, uint32_t limit)
 {
     int rc, found, status;
     sqlite3_stmt *statement = lite_statement(conn, SQL_REAP_TICKETS_FIND, &status);
@@ -109,32 +124,25 @@ static int reap_tickets(lite_conn *conn, uint64_t limit)
     return status == ROWLOCK_OK && found ? delete_tickets(conn, limit) : status;
 }
 
-/* Fewer than the limit says that there are no more: what has been used since it was found is made
- * up for. */
 static int reap(lite_conn *conn, void *payload)
 {
     reaping *r = payload;
-    uint64_t before, limit;
-    int status;
+    int status = find_rows(conn, r);
 
-    do {
-        before = *r->out;
-        limit = r->limit - before;
-        status = find_rows(conn, r, limit);
-        if (status == ROWLOCK_OK && r->found > 0)
-            status = delete_rows(conn, r);
-    } while (status == ROWLOCK_OK && r->found == limit && *r->out > before && *r->out < r->limit);
+    if (status == ROWLOCK_OK && r->found > 0)
+        status = delete_rows(conn, r);
     return status == ROWLOCK_OK ? reap_tickets(conn, r->limit) : status;
 }
 
-int lite_reap(void *conn, uint64_t *out, int64_t retention_us, uint64_t limit, uint32_t timeout_ms,
-              rowlock_error *err)
+int lite_reap(void *conn, uint64_t *out, rowlock_mark *mark, int64_t retention_us, uint32_t limit,
+              uint32_t timeout_ms, rowlock_error *err)
 {
-    reaping r = {.out = out, .retention_us = retention_us, .limit = limit};
+    reaping r = {.out = out, .after = mark, .retention_us = retention_us, .limit = limit};
     int status;
 
     *out = 0;
     status = lite_call(conn, reap, &r, timeout_ms, err);
+    *mark = r.mark;
     rlk_text_free(&r.names);
     return status;
 }

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a client's durability makes of its commits: a trigger writes down how each change of a
+ * lock's row is committed. The application's own transactions never change. */
+#include "fault.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void record_commits(void)
+{
+    fault_sql("DROP TABLE IF EXISTS rowlock_fault_commits");
+    fault_sql("CREATE TABLE rowlock_fault_commits (mode text, hold_count int)");
+    fault_sql(
+        "CREATE OR REPLACE FUNCTION rowlock_fault_record() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN INSERT INTO rowlock_fault_commits VALUES "
+        "(current_setting(''synchronous_commit''), NEW.hold_count); RETURN NEW; END'");
+    fault_sql("CREATE OR REPLACE TRIGGER rowlock_fault_record BEFORE INSERT OR UPDATE ON {locks} "
+              "FOR EACH ROW EXECUTE FUNCTION rowlock_fault_record()");
+}
+
+static void forget_commits(void)
+{
+    fault_sql("DROP FUNCTION rowlock_fault_record() CASCADE");
+    fault_sql("DROP TABLE rowlock_fault_commits");
+}
+
+/* How rows with this many holds were written, since the last look. */
+static void assert_commits(int hold_count, const char *expected)
+{
+    char sql[256], modes[256] = "";
+
+    snprintf(sql, sizeof sql,
+             "SELECT coalesce(string_agg(DISTINCT mode, ' '), '') FROM rowlock_fault_commits "
+             "WHERE hold_count = %d",
+             hold_count);
+    fault_sql_text(modes, sizeof modes, sql);
+    modes[strcspn(modes, "|")] = '\0';
+    assert_string_equal(modes, expected);
+}
+
+static rowlock_client *open_with(int durability)
+{
+    rowlock_options options = ROWLOCK_OPTIONS_INIT;
+
+    options.durability = durability;
+    return fault_open(fault.backend.address, &options);
+}
+
+static void take_and_give_back(rowlock_client *client)
+{
+    rowlock_error err;
+    rowlock_lock *lock = fault_acquire(client, "durability", 10000);
+
+    assert_status(ROWLOCK_OK, rowlock_renew(lock, 0, &err), &err);
+    fault_release(&lock);
+}
+
+static void durable_waits_for_acquire_and_renew(void **state)
+{
+    rowlock_client *client = open_with(ROWLOCK_DURABLE);
+
+    (void)state;
+    record_commits();
+    take_and_give_back(client);
+    assert_commits(1, "on");
+    assert_commits(0, "off");
+    forget_commits();
+    rowlock_close(&client);
+}
+
+static void relaxed_waits_for_nothing(void **state)
+{
+    rowlock_client *client = open_with(ROWLOCK_RELAXED);
+
+    (void)state;
+    record_commits();
+    take_and_give_back(client);
+    assert_commits(1, "off");
+    assert_commits(0, "off");
+    forget_commits();
+    rowlock_close(&client);
+}
+
+static void relaxed_leaves_transactions_durable(void **state)
+{
+    rowlock_client *client = open_with(ROWLOCK_RELAXED);
+    rowlock_tx *tx = NULL;
+    rowlock_error err;
+    const char *name = "durability";
+    char mode[64] = "";
+
+    (void)state;
+    assert_status(ROWLOCK_OK, rowlock_tx_begin(&tx, client, &name, 1, NULL, &err), &err);
+    assert_int_equal(fault.backend.kind->sql_run(fault.backend.kind->connection(tx),
+                                                 "SHOW synchronous_commit", mode, sizeof mode),
+                     0);
+    assert_status(ROWLOCK_OK, rowlock_tx_commit(&tx, &err), &err);
+    assert_string_equal(mode, "on|\n");
+    rowlock_close(&client);
+}
+
+static void unknown_is_refused(void **state)
+{
+    rowlock_client *client = NULL;
+    rowlock_options options = ROWLOCK_OPTIONS_INIT;
+    rowlock_error err;
+
+    (void)state;
+    options.durability = 2;
+    assert_status(ROWLOCK_EINVAL, fault_try_open(&client, fault.backend.address, &options, &err),
+                  &err);
+    assert_null(client);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(durable_waits_for_acquire_and_renew),
+        cmocka_unit_test(relaxed_waits_for_nothing),
+        cmocka_unit_test(relaxed_leaves_transactions_durable),
+        cmocka_unit_test(unknown_is_refused),
+    };
+
+    return FAULT_MAIN(argc, argv, 0, cases);
+}
