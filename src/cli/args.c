@@ -94,14 +94,16 @@ static int set_from_next(parser *p, const cli_option *option, const char *shown)
     return set(option, shown, p->argv[p->next++]);
 }
 
-/* `shown` has its dashes. */
+/* `shown` has its dashes. The start of a name is as near as it can be. */
 static int unknown(const parser *p, const char *shown)
 {
     const char *nearest = NULL;
-    int best = 3;
+    int n = shown[1] == '-' ? (int)strlen(shown + 2) : 0;
+    int best = n < 3 ? n : 3;
 
-    for (const cli_option *option = p->options; option->name; option++) {
-        int d = shown[1] == '-' ? cli_distance(shown + 2, option->name) : best;
+    for (const cli_option *option = p->options; option->name && n > 0; option++) {
+        int starts = strncmp(option->name, shown + 2, (size_t)n) == 0;
+        int d = starts ? 0 : cli_distance(shown + 2, option->name);
 
         if (d < best) {
             best = d;

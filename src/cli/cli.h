@@ -74,7 +74,8 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_run, cli_once, cli_acquire, cli_renew, cli_release, cli_list, cli_show,
-    cli_waiters, cli_top, cli_metrics, cli_reap, cli_migrate, cli_doctor, cli_fence, cli_completion;
+    cli_waiters, cli_top, cli_metrics, cli_reap, cli_migrate, cli_doctor, cli_fence, cli_bench,
+    cli_completion;
 
 extern const cli_command *const cli_commands[]; /* all of them, NULL at the end */
 
@@ -149,14 +150,15 @@ int cli_db_open(rowlock_client **out, cli_db *db, rowlock_options *options);
  * *out NULL: it cannot be opened, which *err tells. */
 int cli_db_look(rowlock_client **out, cli_db *db, rowlock_options *options, rowlock_error *err);
 
-/* Ends the process without closing the client, which would release its locks. */
-_Noreturn void cli_db_leave(int status);
-
 /* The driver of a dialect, or if that is NULL of db's address. CLI_GO_ON or an exit status. */
 int cli_db_driver(const rowlock_driver **out, cli_db *db, const char *dialect);
 
 /* The same, but the dialect's name, also if its driver is not built. */
 int cli_db_dialect(const char **out, cli_db *db, const char *dialect);
+
+/* The driver itself (driver_linked.c or driver_loaded.c): "postgresql", "mysql" or "sqlite".
+ * CLI_GO_ON, or the exit status if this command has none, or cannot load it. */
+int cli_driver(const rowlock_driver **out, const char *dialect);
 
 /* ---- runs inside runs (held.c) --------------------------------------------------------------- */
 

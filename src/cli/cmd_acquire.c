@@ -51,10 +51,12 @@ static void print(const acquiring *a, const rowlock_lock *lock)
 /* A lock that nobody knows of would be held for nothing: if it cannot be told, it is released. */
 static int hand_over(const acquiring *a, rowlock_lock **lock)
 {
+    rowlock_error err;
+
     if (!cli_signals_caught()) {
         print(a, *lock);
         if (fflush(stdout) == 0)
-            cli_db_leave(CLI_OK);
+            return rowlock_detach(lock, &err) == ROWLOCK_OK ? CLI_OK : cli_fail(&err);
     }
     rowlock_release(lock, NULL);
     return cli_signals_caught() ? CLI_SIGNAL + cli_signals_caught() : CLI_OK;
@@ -122,28 +124,28 @@ static int cmd_acquire(const cli_command *self, int argc, char **argv)
 const cli_command cli_acquire = {
     .name = "acquire",
     .summary = "acquire a lock that outlives this process, for scripts",
-    .help =
-        "usage: rowlock acquire [OPTION...] NAME\n"
-        "\n"
-        "Acquires the lock NAME, prints its fence and its owner, and ends. Nobody renews the "
-        "lease:\n"
-        "the lock is free again after --ttl, unless 'rowlock renew' is called before, or as soon\n"
-        "as 'rowlock release' is. Where one command can do the work use 'rowlock run' instead.\n"
-        "\n"
-        "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
-        "  -t, --ttl DURATION   the lease (30s)\n"
-        "  -n, --nonblock       give up at once if somebody else holds it\n"
-        "  -w, --wait DURATION  give up after so long; default: wait for ever\n"
-        "  -E, --conflict-exit-code N  status when given up, instead of 75\n"
-        "  -q, --quiet          say nothing when given up\n"
-        "      --note TEXT      what is being done, shown by 'rowlock list'\n"
-        "      --owner ID       hold it under this owner, instead of one that nobody else has\n"
-        "      --json           an object: name, owner, fence, ttl_ms\n"
-        "      --prefix PREFIX  of the tables' names (rowlock_)\n"
-        "      --schema SCHEMA  where the tables are\n"
-        "\n"
-        "  line=$(rowlock acquire -t 10m deploy) && read -r fence owner <<<\"$line\"\n"
-        "  rowlock renew -t 10m --fence $fence --owner $owner deploy\n"
-        "  rowlock release --fence $fence --owner $owner deploy\n",
+    .help = "usage: rowlock acquire [OPTION...] NAME\n"
+            "\n"
+            "Acquires the lock NAME, prints its fence and its owner, and ends. Nobody renews\n"
+            "the lease: the lock is free again after --ttl, unless 'rowlock renew' is called\n"
+            "before, or as soon as 'rowlock release' is. Where one command can do the work\n"
+            "use 'rowlock run' instead.\n"
+            "\n"
+            "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
+            "  -t, --ttl DURATION   the lease (30s)\n"
+            "  -n, --nonblock       give up at once if somebody else holds it\n"
+            "  -w, --wait DURATION  give up after so long; default: wait for ever\n"
+            "  -E, --conflict-exit-code N  status when given up, instead of 75\n"
+            "  -q, --quiet          say nothing when given up\n"
+            "      --note TEXT      what is being done, shown by 'rowlock list'\n"
+            "      --owner ID       hold it under this owner, instead of one that nobody else\n"
+            "                       has\n"
+            "      --json           an object: name, owner, fence, ttl_ms\n"
+            "      --prefix PREFIX  of the tables' names (rowlock_)\n"
+            "      --schema SCHEMA  where the tables are\n"
+            "\n"
+            "  line=$(rowlock acquire -t 10m deploy) && read -r fence owner <<<\"$line\"\n"
+            "  rowlock renew -t 10m --fence $fence --owner $owner deploy\n"
+            "  rowlock release --fence $fence --owner $owner deploy\n",
     .run = cmd_acquire,
 };

@@ -39,12 +39,6 @@ static const char *choices_of(const cli_option *option)
     return find(choices, sizeof(choices) / sizeof(choices[0]), option->name);
 }
 
-/* Whether a command of the user's follows "--". */
-static int runs_command(const cli_command *command)
-{
-    return command == &cli_run || command == &cli_once;
-}
-
 /* All options of a command, with their dashes, between blanks. */
 static void put_options(const cli_command *command, const cli_option *options, void *payload)
 {
@@ -164,35 +158,52 @@ static void put_fish_option(const cli_command *command, const cli_option *option
     for (const cli_option *o = options; o->name; o++) {
         const char *list = choices_of(o);
 
-        printf("complete -c rowlock -n '__fish_seen_subcommand_from %s' -l %s", command->name,
-               o->name);
+        printf("complete -c rowlock -n '__rowlock_in %s' -l %s", command->name, o->name);
         if (o->letter)
             printf(" -s %c", o->letter);
         if (list)
             printf(" -x -a '%s'", list);
+        else if (o->kind == CLI_SECRET || strcmp(o->name, "output") == 0)
+            fputs(" -rF", stdout);
         else if (o->kind != CLI_FLAG)
-            fputs(" -r", stdout);
+            fputs(" -x", stdout);
         putchar('\n');
     }
+    printf("complete -c rowlock -n '__rowlock_in %s' -l help\n", command->name);
 }
 
+/* The command is the first word, and no other that looks like one: locks may have such names.
+ * Behind "--" it is as if the line began there. */
 static void put_fish(void)
 {
     puts("# fish completion for rowlock\n"
-         "complete -c rowlock -f");
+         "function __rowlock_in\n"
+         "    set -l words (commandline -opc)\n"
+         "    test \"$words[2]\" = $argv[1]; and not contains -- -- $words\n"
+         "end\n"
+         "function __rowlock_behind\n"
+         "    contains -- -- (commandline -opc)\n"
+         "end\n"
+         "function __rowlock_rest\n"
+         "    set -l words (commandline -opc)\n"
+         "    set -e words[1..(contains -i -- -- $words)]\n"
+         "    set words (string escape -- $words) (commandline -ct)\n"
+         "    complete --do-complete=\"$words\"\n"
+         "end\n"
+         "complete -c rowlock -f\n"
+         "complete -c rowlock -n __rowlock_behind -a '(__rowlock_rest)'");
     for (const cli_command *const *c = cli_commands; *c; c++)
-        printf("complete -c rowlock -n __fish_use_subcommand -a %s -d \"%s\"\n", (*c)->name,
+        printf("complete -c rowlock -n '__rowlock_in \"\"' -a %s -d \"%s\"\n", (*c)->name,
                (*c)->summary);
+    puts("complete -c rowlock -n '__rowlock_in \"\"' -a help -d \"help on a command\"\n"
+         "complete -c rowlock -n '__rowlock_in \"\"' -l help\n"
+         "complete -c rowlock -n '__rowlock_in \"\"' -l version");
+    fputs("complete -c rowlock -n '__rowlock_in help' -a '", stdout);
+    put_names(" ");
+    puts("'");
     for (const cli_command *const *c = cli_commands; *c; c++) {
-        const char *more = words_of(*c);
-
-        if (more)
-            printf("complete -c rowlock -n '__fish_seen_subcommand_from %s' -a '%s'\n", (*c)->name,
-                   more);
-        if (runs_command(*c))
-            printf("complete -c rowlock -n '__fish_seen_subcommand_from %s; and "
-                   "contains -- -- (commandline -opc)' -a '(__fish_complete_subcommand)'\n",
-                   (*c)->name);
+        if (words_of(*c))
+            printf("complete -c rowlock -n '__rowlock_in %s' -a '%s'\n", (*c)->name, words_of(*c));
         cli_describe(*c, put_fish_option, NULL);
     }
 }
@@ -226,8 +237,8 @@ const cli_command cli_completion = {
     .summary = "print what bash, zsh or fish needs to complete words",
     .help = "usage: rowlock completion bash|zsh|fish\n"
             "\n"
-            "Prints a script by which the shell completes commands and options. It is installed\n"
-            "together with rowlock; where that has not been done, for one shell:\n"
+            "Prints a script by which the shell completes commands and options. It is\n"
+            "installed together with rowlock; where that has not been done, for one shell:\n"
             "\n"
             "  bash   source <(rowlock completion bash)\n"
             "  zsh    rowlock completion zsh >~/.zfunc/_rowlock    (a folder of $fpath)\n"

@@ -216,22 +216,22 @@ static int cmd_doctor(const cli_command *self, int argc, char **argv)
 const cli_command cli_doctor = {
     .name = "doctor",
     .summary = "check a database for what locks depend on, and say how to mend it",
-    .help =
-        "usage: rowlock doctor [OPTION...]\n"
-        "\n"
-        "Looks at what locks depend on: whether the database can be reached and written to, its\n"
-        "version, the tables and their kind, this user's rights, durability, poolers, clusters\n"
-        "and replicas, the clock, and whether those who wait are woken or ask again and again.\n"
-        "Prints each with 'ok', 'warning' or 'bad', and behind -> what to do. Changes nothing.\n"
-        "\n"
-        "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
-        "      --json           an array of objects: grade, subject, message, remedy\n"
-        "      --prefix PREFIX  of the tables' names (rowlock_)\n"
-        "      --schema SCHEMA  where the tables are\n"
-        "\n"
-        "Exit status: 0 all is well; 1 warnings: it works, but less safely or less well than it\n"
-        "could; 69 the database cannot be used; 78 the tables are missing or of another version;\n"
-        "70 other things are bad: locks do not work, or are not safe.\n"
-        "Run it as the user and on the host that will take the locks.\n",
+    .help = "usage: rowlock doctor [OPTION...]\n"
+            "\n"
+            "Looks at what locks depend on: whether the database can be reached and written\n"
+            "to, its version, the tables and their kind, this user's rights, durability,\n"
+            "poolers, clusters and replicas, the clock, and whether those who wait are woken\n"
+            "or ask again and again. Prints each with 'ok', 'warning' or 'bad', and behind ->\n"
+            "what to do. Changes nothing.\n"
+            "\n"
+            "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
+            "      --json           an array of objects: grade, subject, message, remedy\n"
+            "      --prefix PREFIX  of the tables' names (rowlock_)\n"
+            "      --schema SCHEMA  where the tables are\n"
+            "\n"
+            "Exit status: 0 all is well; 1 warnings: it works, but less safely or less well\n"
+            "than it could; 69 the database cannot be used; 78 the tables are missing or of\n"
+            "another version; 70 other things are bad: locks do not work, or are not safe.\n"
+            "Run it as the user and on the host that will take the locks.\n",
     .run = cmd_doctor,
 };

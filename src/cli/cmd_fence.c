@@ -105,24 +105,22 @@ static int cmd_fence(const cli_command *self, int argc, char **argv)
 const cli_command cli_fence = {
     .name = "fence-sql",
     .summary = "print SQL by which a table of yours refuses older holders",
-    .help =
-        "usage: rowlock fence-sql --table TABLE --column COLUMN [--trigger] [OPTION...]\n"
-        "\n"
-        "Prints SQL that adds a column for the fence to a table of yours, and shows the UPDATE "
-        "that\n"
-        "changes nothing if a later holder of the lock has written the row. Needs no database.\n"
-        "\n"
-        "      --table TABLE    the table, or SCHEMA.TABLE\n"
-        "      --column COLUMN  the column that keeps the highest fence; it is created\n"
-        "      --trigger        add a trigger that refuses a lower fence by an error\n"
-        "      --dialect NAME   postgresql, mysql or sqlite; default: that of the address\n"
-        "  -d, --db ADDRESS     whose kind tells the dialect; default: $ROWLOCK_DB\n"
-        "\n"
-        "Names are quoted: write them as the database stores them (PostgreSQL: in lower case, "
-        "unless\n"
-        "the table was created with quotes).\n"
-        "\n"
-        "  rowlock fence-sql --dialect postgresql --table orders --column fence --trigger | psql "
-        "shop\n",
+    .help = "usage: rowlock fence-sql --table TABLE --column COLUMN [--trigger] [OPTION...]\n"
+            "\n"
+            "Prints SQL that adds a column for the fence to a table of yours, and shows the\n"
+            "UPDATE that changes nothing if a later holder of the lock has written the row.\n"
+            "Needs no database.\n"
+            "\n"
+            "      --table TABLE    the table, or SCHEMA.TABLE\n"
+            "      --column COLUMN  the column that keeps the highest fence; it is created\n"
+            "      --trigger        add a trigger that refuses a lower fence by an error\n"
+            "      --dialect NAME   postgresql, mysql or sqlite; default: that of the address\n"
+            "  -d, --db ADDRESS     whose kind tells the dialect; default: $ROWLOCK_DB\n"
+            "\n"
+            "Names are quoted: write them as the database stores them (PostgreSQL: in lower\n"
+            "case, unless the table was created with quotes).\n"
+            "\n"
+            "  rowlock fence-sql --dialect postgresql --table orders --column fence \\\n"
+            "    --trigger | psql shop\n",
     .run = cmd_fence,
 };

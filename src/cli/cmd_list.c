@@ -74,25 +74,25 @@ static int cmd_list(const cli_command *self, int argc, char **argv)
 const cli_command cli_list = {
     .name = "list",
     .summary = "show which locks are held, by whom, and for how long",
-    .help =
-        "usage: rowlock list [OPTION...]\n"
-        "\n"
-        "Shows the locks that are held; the one with the least time left comes first.\n"
-        "\n"
-        "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
-        "  -a, --all            free locks that are still in the table, too\n"
-        "      --json           an array of objects: name, owner, host, pid, fence, held_ms,\n"
-        "                       left_ms, count, waiters, note\n"
-        "      --csv            the same, with a line of titles\n"
-        "      --prefix PREFIX  of the tables' names (rowlock_)\n"
-        "      --schema SCHEMA  where the tables are\n"
-        "\n"
-        "HELD is for how long it has been held, LEFT what is left of the lease unless it is\n"
-        "renewed, WAIT how many wait for it. HOST and PID are those of an owner that nobody gave\n"
-        "a name. On a terminal long texts are cut so that a line fits; colours are left out\n"
-        "elsewhere, and with NO_COLOR.\n"
-        "\n"
-        "Names may hold any bytes. Table and CSV show those that are not printable as \\xNN. In\n"
-        "JSON, bytes that are not UTF-8 become U+FFFD, and name_hex has the whole name.\n",
+    .help = "usage: rowlock list [OPTION...]\n"
+            "\n"
+            "Shows the locks that are held; the one with the least time left comes first.\n"
+            "\n"
+            "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
+            "  -a, --all            free locks that are still in the table, too\n"
+            "      --json           an array of objects: name, owner, host, pid, fence,\n"
+            "                       held_ms, left_ms, count, waiters, note\n"
+            "      --csv            the same, with a line of titles\n"
+            "      --prefix PREFIX  of the tables' names (rowlock_)\n"
+            "      --schema SCHEMA  where the tables are\n"
+            "\n"
+            "HELD is for how long it has been held, LEFT what is left of the lease unless it\n"
+            "is renewed, WAIT how many wait for it. HOST and PID are those of an owner that\n"
+            "nobody gave a name. On a terminal long texts are cut so that a line fits;\n"
+            "colours are left out elsewhere, and with NO_COLOR.\n"
+            "\n"
+            "Names may hold any bytes. Table and CSV show those that are not printable as\n"
+            "\\xNN. In JSON, bytes that are not UTF-8 become U+FFFD, and name_hex has the\n"
+            "whole name.\n",
     .run = cmd_list,
 };

@@ -157,24 +157,23 @@ static int cmd_metrics(const cli_command *self, int argc, char **argv)
 const cli_command cli_metrics = {
     .name = "metrics",
     .summary = "print numbers of a database for Prometheus",
-    .help =
-        "usage: rowlock metrics [OPTION...]\n"
-        "\n"
-        "Prints, in the text format of Prometheus, how many locks are held and for how long, how\n"
-        "many rows of free locks wait to be reaped, and how many wait for a lock.\n"
-        "\n"
-        "  -d, --db ADDRESS        the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
-        "      --label NAME=VALUE  on all of them, to tell several databases apart\n"
-        "      --prefix PREFIX     of the tables' names (rowlock_)\n"
-        "      --schema SCHEMA     where the tables are\n"
-        "\n"
-        "If the database cannot be used, rowlock_up is 0 and there are no other numbers; the "
-        "reason\n"
-        "goes to standard error, and the exit status is 0, so that the news is not thrown away.\n"
-        "\n"
-        "For the textfile collector of node_exporter, in a crontab:\n"
-        "\n"
-        "  * * * * *  cd /var/lib/node_exporter && rowlock metrics >locks.tmp && mv locks.tmp "
-        "locks.prom\n",
+    .help = "usage: rowlock metrics [OPTION...]\n"
+            "\n"
+            "Prints, in the text format of Prometheus, how many locks are held and for how\n"
+            "long, how many rows of free locks wait to be reaped, and how many wait for a\n"
+            "lock.\n"
+            "\n"
+            "  -d, --db ADDRESS        the database (see 'rowlock --help'); $ROWLOCK_DB\n"
+            "      --label NAME=VALUE  on all of them, to tell several databases apart\n"
+            "      --prefix PREFIX     of the tables' names (rowlock_)\n"
+            "      --schema SCHEMA     where the tables are\n"
+            "\n"
+            "If the database cannot be used, rowlock_up is 0 and there are no other numbers;\n"
+            "the reason goes to standard error, and the exit status is 0, so that the news is\n"
+            "not thrown away.\n"
+            "\n"
+            "For the textfile collector of node_exporter, in a crontab:\n"
+            "\n"
+            "  * * * * *  cd /var/lib/prom && rowlock metrics >locks && mv locks locks.prom\n",
     .run = cmd_metrics,
 };

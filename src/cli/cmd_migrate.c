@@ -140,26 +140,26 @@ static int cmd_migrate(const cli_command *self, int argc, char **argv)
 const cli_command cli_migrate = {
     .name = "migrate",
     .summary = "create the tables, upgrade them, or print their SQL",
-    .help =
-        "usage: rowlock migrate up|down [--to VERSION] [OPTION...]\n"
-        "       rowlock migrate status [OPTION...]\n"
-        "       rowlock migrate print --dialect DIALECT [--format FORMAT] [OPTION...]\n"
-        "\n"
-        "  up       brings the tables to the latest version, or to --to\n"
-        "  down     goes back one version, or to --to; version 0 is no tables at all\n"
-        "  status   shows the version and the latest; exit status 78 if they differ\n"
-        "  print    prints the SQL for another tool; needs no database\n"
-        "\n"
-        "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
-        "      --to VERSION     for up and down\n"
-        "      --prefix PREFIX  of the tables' names (rowlock_)\n"
-        "      --schema SCHEMA  where the tables are\n"
-        "      --dialect NAME   postgresql, mysql or sqlite; default: that of the address\n"
-        "      --format FORMAT  plain (default), golang-migrate, flyway, dbmate or goose\n"
-        "      --as NUMBER      the number of the (first) file among your own; default: 0001\n"
-        "  -o, --output FOLDER  write the files there, and print their paths; files that exist\n"
-        "                       are left alone, and that is an error\n"
-        "\n"
-        "Several processes may run 'migrate up' at once.\n",
+    .help = "usage: rowlock migrate up|down [--to VERSION] [OPTION...]\n"
+            "       rowlock migrate status [OPTION...]\n"
+            "       rowlock migrate print --dialect DIALECT [--format FORMAT] [OPTION...]\n"
+            "\n"
+            "  up       brings the tables to the latest version, or to --to\n"
+            "  down     goes back one version, or to --to; version 0 is no tables at all\n"
+            "  status   shows the version and the latest; exit status 78 if they differ\n"
+            "  print    prints the SQL for another tool; needs no database\n"
+            "\n"
+            "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
+            "      --to VERSION     for up and down\n"
+            "      --prefix PREFIX  of the tables' names (rowlock_)\n"
+            "      --schema SCHEMA  where the tables are\n"
+            "      --dialect NAME   postgresql, mysql or sqlite; default: that of the address\n"
+            "      --format FORMAT  plain (default), golang-migrate, flyway, dbmate or goose\n"
+            "      --as NUMBER      the number of the (first) file among your own; default:\n"
+            "                       0001\n"
+            "  -o, --output FOLDER  write the files there, and print their paths; files that\n"
+            "                       exist are left alone, and that is an error\n"
+            "\n"
+            "Several processes may run 'migrate up' at once.\n",
     .run = cmd_migrate,
 };

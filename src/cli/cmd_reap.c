@@ -54,21 +54,20 @@ static int cmd_reap(const cli_command *self, int argc, char **argv)
 const cli_command cli_reap = {
     .name = "reap",
     .summary = "delete rows of locks that nobody has held for long",
-    .help =
-        "usage: rowlock reap [OPTION...]\n"
-        "\n"
-        "Deletes rows of locks that have been free for long, in small batches that are in "
-        "nobody's\n"
-        "way, and prints how many. A lock needs no row to be acquired: it gets a new one.\n"
-        "\n"
-        "  -d, --db ADDRESS          the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
-        "      --retention DURATION  free for longer than this, at least 1s (7d)\n"
-        "      --limit N             at most so many rows; default: all\n"
-        "      --prefix PREFIX       of the tables' names (rowlock_)\n"
-        "      --schema SCHEMA       where the tables are\n"
-        "\n"
-        "Any number of them may run at once. In a crontab, once a night:\n"
-        "\n"
-        "  15 3 * * *  rowlock reap >/dev/null\n",
+    .help = "usage: rowlock reap [OPTION...]\n"
+            "\n"
+            "Deletes rows of locks that have been free for long, in small batches that are in\n"
+            "nobody's way, and prints how many. A lock needs no row to be acquired: it gets a\n"
+            "new one.\n"
+            "\n"
+            "  -d, --db ADDRESS          the database (see 'rowlock --help'); $ROWLOCK_DB\n"
+            "      --retention DURATION  free for longer than this, at least 1s (7d)\n"
+            "      --limit N             at most so many rows; default: all\n"
+            "      --prefix PREFIX       of the tables' names (rowlock_)\n"
+            "      --schema SCHEMA       where the tables are\n"
+            "\n"
+            "Any number of them may run at once. In a crontab, once a night:\n"
+            "\n"
+            "  15 3 * * *  rowlock reap >/dev/null\n",
     .run = cmd_reap,
 };

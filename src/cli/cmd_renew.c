@@ -69,7 +69,7 @@ static int renew(tenure *t)
         return result;
     result = adopt(&lock, client, t);
     if (result == CLI_GO_ON)
-        cli_db_leave(CLI_OK);
+        result = rowlock_detach(&lock, NULL) == ROWLOCK_OK ? CLI_OK : not_held(t);
     rowlock_close(&client);
     return result;
 }
@@ -95,18 +95,17 @@ static int cmd_renew(const cli_command *self, int argc, char **argv)
 const cli_command cli_renew = {
     .name = "renew",
     .summary = "extend the lease of a lock that 'rowlock acquire' has got",
-    .help =
-        "usage: rowlock renew --fence N --owner ID [OPTION...] NAME\n"
-        "\n"
-        "Extends the lease of the lock NAME to --ttl from now; never shortens it. The exit status\n"
-        "is 79 if the lock is not held any more: stop what you are doing.\n"
-        "\n"
-        "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
-        "      --fence N        as 'rowlock acquire' has printed it\n"
-        "      --owner ID       likewise\n"
-        "  -t, --ttl DURATION   the lease (30s)\n"
-        "      --prefix PREFIX  of the tables' names (rowlock_)\n"
-        "      --schema SCHEMA  where the tables are\n",
+    .help = "usage: rowlock renew --fence N --owner ID [OPTION...] NAME\n"
+            "\n"
+            "Extends the lease of the lock NAME to --ttl from now; never shortens it. The\n"
+            "exit status is 79 if the lock is not held any more: stop what you are doing.\n"
+            "\n"
+            "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
+            "      --fence N        as 'rowlock acquire' has printed it\n"
+            "      --owner ID       likewise\n"
+            "  -t, --ttl DURATION   the lease (30s)\n"
+            "      --prefix PREFIX  of the tables' names (rowlock_)\n"
+            "      --schema SCHEMA  where the tables are\n",
     .run = cmd_renew,
 };
 
@@ -204,22 +203,20 @@ static int cmd_release(const cli_command *self, int argc, char **argv)
 const cli_command cli_release = {
     .name = "release",
     .summary = "release a lock that 'rowlock acquire' has got, or by force",
-    .help =
-        "usage: rowlock release --fence N --owner ID [OPTION...] NAME\n"
-        "       rowlock release --force [--yes] [--fence N] [OPTION...] NAME\n"
-        "\n"
-        "Releases the lock NAME. The exit status is 79 if it is not held any more: then somebody\n"
-        "else may have had it while you worked.\n"
-        "\n"
-        "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
-        "      --fence N        as 'rowlock acquire' has printed it\n"
-        "      --owner ID       likewise\n"
-        "  -f, --force          whoever holds it (with --fence: that one only). It goes on "
-        "working\n"
-        "                       until it notices: for holders that are dead. Asks first; the exit\n"
-        "                       status is 1 if the answer is not yes\n"
-        "  -y, --yes            do not ask\n"
-        "      --prefix PREFIX  of the tables' names (rowlock_)\n"
-        "      --schema SCHEMA  where the tables are\n",
+    .help = "usage: rowlock release --fence N --owner ID [OPTION...] NAME\n"
+            "       rowlock release --force [--yes] [--fence N] [OPTION...] NAME\n"
+            "\n"
+            "Releases the lock NAME. The exit status is 79 if it is not held any more: then\n"
+            "somebody else may have had it while you worked.\n"
+            "\n"
+            "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
+            "      --fence N        as 'rowlock acquire' has printed it\n"
+            "      --owner ID       likewise\n"
+            "  -f, --force          whoever holds it (with --fence: that one only). It goes\n"
+            "                       on working until it notices: for holders that are dead.\n"
+            "                       Asks first; the exit status is 1 if the answer is not yes\n"
+            "  -y, --yes            do not ask\n"
+            "      --prefix PREFIX  of the tables' names (rowlock_)\n"
+            "      --schema SCHEMA  where the tables are\n",
     .run = cmd_release,
 };

@@ -139,15 +139,15 @@ static int cmd_show(const cli_command *self, int argc, char **argv)
 const cli_command cli_show = {
     .name = "show",
     .summary = "show everything about one lock, its holder and its queue",
-    .help =
-        "usage: rowlock show [OPTION...] NAME\n"
-        "\n"
-        "Shows who holds the lock NAME, or who was the last to, and who waits for it.\n"
-        "\n"
-        "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
-        "      --json           an object: that of 'rowlock list', held, and as queue those of\n"
-        "                       'rowlock waiters'. If there is no such row: name, held and queue\n"
-        "      --prefix PREFIX  of the tables' names (rowlock_)\n"
-        "      --schema SCHEMA  where the tables are\n",
+    .help = "usage: rowlock show [OPTION...] NAME\n"
+            "\n"
+            "Shows who holds the lock NAME, or who was the last to, and who waits for it.\n"
+            "\n"
+            "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
+            "      --json           an object: that of 'rowlock list', held, and as queue\n"
+            "                       those of 'rowlock waiters'. If there is no such row:\n"
+            "                       name, held and queue\n"
+            "      --prefix PREFIX  of the tables' names (rowlock_)\n"
+            "      --schema SCHEMA  where the tables are\n",
     .run = cmd_show,
 };

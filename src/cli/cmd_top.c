@@ -235,20 +235,19 @@ static int cmd_top(const cli_command *self, int argc, char **argv)
 const cli_command cli_top = {
     .name = "top",
     .summary = "watch locks, waiters and rates on a terminal",
-    .help =
-        "usage: rowlock top [OPTION...]\n"
-        "\n"
-        "Shows the locks that are held and who waits, as 'rowlock list' and 'rowlock waiters' do,\n"
-        "again and again; q quits.\n"
-        "\n"
-        "  -d, --db ADDRESS         the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
-        "  -i, --interval DURATION  look so often, 100ms to 1h (2s)\n"
-        "      --prefix PREFIX      of the tables' names (rowlock_)\n"
-        "      --schema SCHEMA      where the tables are\n"
-        "\n"
-        "granted and freed: how many locks were, per second, since the last look. Of each lock "
-        "the\n"
-        "last grant is seen: one that changes hands faster than the interval is counted once.\n"
-        "If the database does not answer the reason is shown, and what was seen last.\n",
+    .help = "usage: rowlock top [OPTION...]\n"
+            "\n"
+            "Shows the locks that are held and who waits, as 'rowlock list' and 'rowlock\n"
+            "waiters' do, again and again; q quits.\n"
+            "\n"
+            "  -d, --db ADDRESS         the database (see 'rowlock --help'); $ROWLOCK_DB\n"
+            "  -i, --interval DURATION  look so often, 100ms to 1h (2s)\n"
+            "      --prefix PREFIX      of the tables' names (rowlock_)\n"
+            "      --schema SCHEMA      where the tables are\n"
+            "\n"
+            "granted and freed: how many locks were, per second, since the last look. Of each\n"
+            "lock the last grant is seen: one that changes hands faster than the interval is\n"
+            "counted once. If the database does not answer the reason is shown, and what was\n"
+            "seen last.\n",
     .run = cmd_top,
 };

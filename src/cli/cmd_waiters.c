@@ -57,20 +57,20 @@ static int cmd_waiters(const cli_command *self, int argc, char **argv)
 const cli_command cli_waiters = {
     .name = "waiters",
     .summary = "show who waits for which lock, and who is in the way",
-    .help =
-        "usage: rowlock waiters [OPTION...]\n"
-        "\n"
-        "Shows who waits, for which lock, at which place of the queue, for how long, and who is\n"
-        "in the way: the holder, and if that one waits for another lock itself, > that lock and\n"
-        "its holder, and so on. DEADLOCK: the chain comes back to where it has been, so that all\n"
-        "of it waits until one gives up. Of each client the first one for each lock is seen.\n"
-        "\n"
-        "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
-        "      --json           an array of objects: name, place, owner, ticket, waited_ms,\n"
-        "                       holder, blocked_by (owner, holds), deadlock\n"
-        "      --prefix PREFIX  of the tables' names (rowlock_)\n"
-        "      --schema SCHEMA  where the tables are\n"
-        "\n"
-        "BLOCKED BY - is a lock that is being handed on, or that a transaction has.\n",
+    .help = "usage: rowlock waiters [OPTION...]\n"
+            "\n"
+            "Shows who waits, for which lock, at which place of the queue, for how long, and\n"
+            "who is in the way: the holder, and if that one waits for another lock itself, >\n"
+            "that lock and its holder, and so on. DEADLOCK: the chain comes back to where it\n"
+            "has been, so that all of it waits until one gives up. Of each client the first\n"
+            "one for each lock is seen.\n"
+            "\n"
+            "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
+            "      --json           an array of objects: name, place, owner, ticket,\n"
+            "                       waited_ms, holder, blocked_by (owner, holds), deadlock\n"
+            "      --prefix PREFIX  of the tables' names (rowlock_)\n"
+            "      --schema SCHEMA  where the tables are\n"
+            "\n"
+            "BLOCKED BY - is a lock that is being handed on, or that a transaction has.\n",
     .run = cmd_waiters,
 };

@@ -10,35 +10,14 @@
 
 #include "cli.h"
 
-#ifdef ROWLOCK_HAVE_POSTGRESQL
-#include "rowlock/postgresql.h"
-#else
-#define rowlock_postgresql NULL
-#endif
-#ifdef ROWLOCK_HAVE_MYSQL
-#include "rowlock/mysql.h"
-#else
-#define rowlock_mysql NULL
-#endif
-#ifdef ROWLOCK_HAVE_SQLITE
-#include "rowlock/sqlite.h"
-#else
-#define rowlock_sqlite NULL
-#endif
-
-typedef const rowlock_driver *(*driver_fn)(void); /* NULL: not built in */
-
 static const struct scheme {
     const char *name;
     const char *after; /* what must follow the name in an address */
     const char *dialect;
-    driver_fn driver;
 } schemes[] = {
-    {"postgresql", "://", "postgresql", rowlock_postgresql},
-    {"postgres", "://", "postgresql", rowlock_postgresql},
-    {"mysql", "://", "mysql", rowlock_mysql},
-    {"mariadb", "://", "mysql", rowlock_mysql},
-    {"sqlite", ":", "sqlite", rowlock_sqlite},
+    {"postgresql", "://", "postgresql"}, {"postgres", "://", "postgresql"},
+    {"mysql", "://", "mysql"},           {"mariadb", "://", "mysql"},
+    {"sqlite", ":", "sqlite"},
 };
 
 enum { SCHEMES = sizeof(schemes) / sizeof(schemes[0]), POSTGRESQL = 0, SQLITE = 4 };
@@ -79,14 +58,6 @@ static int scheme_of(const struct scheme **out, const char *address)
                          (int)(n < 40 ? n : 40), address);
     if (strncmp(address + n, (*out)->after, strlen((*out)->after)) != 0)
         return cli_usage("malformed address: it must start with %s%s", (*out)->name, (*out)->after);
-    return CLI_GO_ON;
-}
-
-static int driver_of(const rowlock_driver **out, const struct scheme *scheme)
-{
-    if (!scheme->driver)
-        return cli_usage("this rowlock was built without its %s driver", scheme->name);
-    *out = scheme->driver();
     return CLI_GO_ON;
 }
 
@@ -155,7 +126,7 @@ static int find_target(target *out, char path[PATH_MAX], cli_db *db, rowlock_opt
     if (result == CLI_GO_ON && db->address)
         result = scheme_of(&scheme, db->address);
     if (result == CLI_GO_ON)
-        result = driver_of(&out->driver, scheme);
+        result = cli_driver(&out->driver, scheme->dialect);
     if (result == CLI_GO_ON && !db->address) {
         result = name_default_file(path);
         out->address = path;
@@ -215,12 +186,6 @@ int cli_db_look(rowlock_client **out, cli_db *db, rowlock_options *options, rowl
     return CLI_GO_ON;
 }
 
-_Noreturn void cli_db_leave(int status)
-{
-    fflush(NULL);
-    _exit(status);
-}
-
 static int choose(const struct scheme **out, cli_db *db, const char *dialect)
 {
     int result;
@@ -247,7 +212,7 @@ int cli_db_driver(const rowlock_driver **out, cli_db *db, const char *dialect)
     const struct scheme *scheme = &schemes[SQLITE];
     int result = choose(&scheme, db, dialect);
 
-    return result == CLI_GO_ON ? driver_of(out, scheme) : result;
+    return result == CLI_GO_ON ? cli_driver(out, scheme->dialect) : result;
 }
 
 int cli_db_dialect(const char **out, cli_db *db, const char *dialect)

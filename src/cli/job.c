@@ -49,8 +49,11 @@ static int check_options(const cli_job *j)
 
 int cli_job_check(cli_job *job, const cli_command *self, const cli_args *args)
 {
-    int result = cli_name_check(&job->name, self, args);
+    int result;
 
+    if (args->count > 1 && !args->command && !job->line)
+        return cli_usage("write the command after '--': rowlock %s NAME -- COMMAND", self->name);
+    result = cli_name_check(&job->name, self, args);
     if (result == CLI_GO_ON)
         result = check_command(job, args);
     if (result == CLI_GO_ON)
@@ -200,6 +203,7 @@ static int release(cli_watch *w, const cli_job *j, int result)
 static int run_locked(cli_watch *w, cli_job *j, rowlock_cancel *cancel)
 {
     int64_t before = cli_now_ms();
+    enum cli_tail_end end = CLI_TAIL_RELEASE;
     cli_tail tail;
     int result = acquire(&w->lock, w->client, j, cancel);
 
@@ -209,12 +213,17 @@ static int run_locked(cli_watch *w, cli_job *j, rowlock_cancel *cancel)
     result = cli_tail_start(&tail, j, w->lock, before);
     if (result == CLI_GO_ON) {
         result = run_command(w, j);
-        if (w->started && !w->lost && !cli_tail_wait(&tail, j, w->lock, result)) {
-            cli_message("lost '%s', but not before the command had ended", j->shown);
-            w->lost = 1;
-        }
+        if (w->started && !w->lost)
+            end = cli_tail_wait(&tail, j, w->lock, result);
     }
-    return release(w, j, result);
+    if (end == CLI_TAIL_LOST) {
+        cli_message("lost '%s', but not before the command had ended", j->shown);
+        w->lost = 1;
+    }
+    if (end != CLI_TAIL_DETACH)
+        return release(w, j, result);
+    rowlock_detach(&w->lock, NULL);
+    return result;
 }
 
 /* A short lease wants short calls: after a loss the release must not be what we wait for. */

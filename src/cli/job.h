@@ -61,9 +61,14 @@ typedef struct cli_tail {
  * CLI_GO_ON, or an exit status: the command must not be started. */
 int cli_tail_start(cli_tail *tail, const cli_job *job, rowlock_lock *lock, int64_t before);
 
-/* After the command: returns when the lock may be released, 0 if it was lost meanwhile. Or ends the
- * process with that exit status, if the lease can keep the lock for the rest of the time, or must
- * because of a signal. */
-int cli_tail_wait(const cli_tail *tail, const cli_job *job, rowlock_lock *lock, int status);
+enum cli_tail_end {
+    CLI_TAIL_RELEASE, /* it has been kept for long enough */
+    CLI_TAIL_DETACH,  /* the lease keeps it for the rest of the time, or must because of a signal */
+    CLI_TAIL_LOST     /* it was, meanwhile */
+};
+
+/* After the command, which ended with that status: returns when something is to be done. */
+enum cli_tail_end cli_tail_wait(const cli_tail *tail, const cli_job *job, rowlock_lock *lock,
+                                int status);
 
 #endif

@@ -38,24 +38,25 @@ int cli_tail_start(cli_tail *tail, const cli_job *job, rowlock_lock *lock, int64
     return CLI_GO_ON;
 }
 
-int cli_tail_wait(const cli_tail *tail, const cli_job *job, rowlock_lock *lock, int status)
+enum cli_tail_end cli_tail_wait(const cli_tail *tail, const cli_job *job, rowlock_lock *lock,
+                                int status)
 {
     int64_t rest = tail->until - cli_now_ms();
     char text[32];
 
     if (rest <= 0 || (job->every_ms > 0 && job->retry && status != 0))
-        return 1;
+        return CLI_TAIL_RELEASE;
     cli_duration_text(text, rest);
     if (job->verbose)
         cli_message("'%s' is kept for another %s", job->shown, text);
     if (rest >= rowlock_remaining(lock) && rowlock_renew(lock, at_least(rest), NULL) == ROWLOCK_OK)
-        cli_db_leave(status);
+        return CLI_TAIL_DETACH;
     while (rest > 0) {
         if (rowlock_check(lock) != ROWLOCK_OK)
-            return 0;
+            return CLI_TAIL_LOST;
         if (cli_signals_pause(-1, rest < 1000 ? rest : 1000))
-            cli_db_leave(status);
+            return CLI_TAIL_DETACH;
         rest = tail->until - cli_now_ms();
     }
-    return 1;
+    return CLI_TAIL_RELEASE;
 }

@@ -2,14 +2,16 @@
  *
  * rowlock: the subcommands and what stands around them. */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
 const cli_command *const cli_commands[] = {
-    &cli_run,    &cli_once,    &cli_acquire,    &cli_renew,   &cli_release, &cli_list,
-    &cli_show,   &cli_waiters, &cli_top,        &cli_metrics, &cli_reap,    &cli_migrate,
-    &cli_doctor, &cli_fence,   &cli_completion, NULL};
+    &cli_run,    &cli_once,    &cli_acquire, &cli_renew,      &cli_release, &cli_list,
+    &cli_show,   &cli_waiters, &cli_top,     &cli_metrics,    &cli_reap,    &cli_migrate,
+    &cli_doctor, &cli_fence,   &cli_bench,   &cli_completion, NULL};
 
 static int print_help(void)
 {
@@ -30,8 +32,8 @@ static int print_help(void)
           "  sqlite:path                      or   path\n"
           "Without either: a file of this user's, ~/.local/state/rowlock/locks.db.\n"
           "\n"
-          "Exit status: 0 done; 64 usage; 69 database not usable; 70 other error; 75 lock not\n"
-          "acquired; 78 tables missing or of another version; 79 lock lost. See rowlock(1).\n",
+          "Exit status: 0 done; 64 usage; 69 database not usable; 70 other error; 75 lock\n"
+          "not acquired; 78 tables missing or of another version; 79 lock lost.\n",
           stdout);
     return CLI_OK;
 }
@@ -64,6 +66,10 @@ static int unknown_command(const char *name)
 
 static int unknown_option(const char *option)
 {
+    if (cli_distance(option, "--version") < 3)
+        return cli_usage("unknown option %s; did you mean '--version'?", option);
+    if (cli_distance(option, "--help") < 3)
+        return cli_usage("unknown option %s; did you mean '--help'?", option);
     return cli_usage("unknown option %.*s; options go after the command, see 'rowlock --help'",
                      option[1] == '-' ? cli_shown(option) : 2, option);
 }
@@ -102,9 +108,22 @@ static int dispatch(int argc, char **argv)
     return command->run(command, argc - 2, argv + 2);
 }
 
+/* The number of a standard stream that is closed would be that of the next connection, and messages
+ * would be written into it. What is put there fails as a closed one does, and commands find it
+ * closed. */
+static void take_closed_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+}
+
 int main(int argc, char **argv)
 {
-    int status = dispatch(argc, argv);
+    int status;
+
+    take_closed_streams();
+    status = dispatch(argc, argv);
 
     if (fflush(stdout) != 0 || ferror(stdout)) {
         cli_message("cannot write the output: %s", strerror(errno));

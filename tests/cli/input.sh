@@ -11,7 +11,7 @@ expect 0 'version' "$rowlock" --version
 yes_ 'version is a number' grep -Eqx 'rowlock [0-9]+\.[0-9]+\.[0-9]+' "$work/out"
 expect 0 '--help' "$rowlock" --help
 for sub in run once acquire renew release list show waiters top metrics reap migrate doctor fence-sql \
-    completion; do
+    bench completion; do
     has "$out" "  $sub " "--help names $sub"
 done
 help_fits() {
@@ -19,12 +19,12 @@ help_fits() {
     has "$out" 'usage: rowlock ' "$*: usage"
     is "$err" '' "$*: nothing on stderr"
     yes_ "$*: fits a screen" test "$(wc -l <"$work/out")" -le 32
-    yes_ "$*: fits 100 columns" test "$(wc -L <"$work/out")" -le 100
+    yes_ "$*: fits 80 columns" test "$(wc -L <"$work/out")" -le 80
 }
 help_fits --help
 help_fits help
 for sub in run once acquire renew release list show waiters top metrics reap migrate doctor fence-sql \
-    completion; do
+    bench completion; do
     help_fits help "$sub"
     help_fits "$sub" --help
     help_fits "$sub" -h
@@ -50,6 +50,7 @@ done <<'TABLE'
 frobnicate|unknown command 'frobnicate'
 rnu|did you mean 'run'
 lst|did you mean 'list'
+--versoin|did you mean '--version'
 migrat|did you mean 'migrate'
 metric|did you mean 'metrics'
 docter|did you mean 'doctor'
@@ -61,7 +62,7 @@ run|no lock name
 run -- touch "$marker"|no lock name
 run a|after '--'
 run a --|after '--'
-run a touch "$marker"|one word too many
+run a touch "$marker"|write the command after
 run a -c 'touch "$marker"' -- true|exclude each other
 run a -c ''|-c: the line is empty
 run -n --on-busy wait a -- touch "$marker"|exclude each other
@@ -74,6 +75,8 @@ run --kill-after soon a -- touch "$marker"|'soon' is not a duration
 run --hold-at-least 32d a -- touch "$marker"|31d or less
 run --hold-at-least 2m --max-hold 1m a -- touch "$marker"|longer than --max-hold
 run --ownr x a -- touch "$marker"|did you mean '--owner'
+run --wa 5 a -- touch "$marker"|did you mean '--wait'
+run --xx a -- touch "$marker"|unknown option --xx; see
 once a -- touch "$marker"|give --every
 once --every 0 a -- touch "$marker"|give --every
 once --every 99ms a -- touch "$marker"|between 100ms and 31d
@@ -201,6 +204,14 @@ reap --limit -1|'-1' is not a number
 reap --limit all|'all' is not a number
 reap --limit 99999999999|'99999999999' is not a number
 reap --prefix 'a b'|prefix
+bench extra|takes options only
+bench -- x|takes options only
+bench --frob|unknown option --frob
+bench --time|--time needs a value
+bench --time soon|'soon' is not a duration
+bench --time 999ms|--time must be between 1s and 10m
+bench --time 11m|--time must be between 1s and 10m
+bench --prefix 'a b'|prefix
 migrate|up, down, status, print
 migrate up down|up, down, status, print
 migrate sideways|unknown 'migrate sideways'

@@ -44,6 +44,12 @@ rowlock: the command ended with status 0 after T
 rowlock: released 'busy'" 'verbose'
 joined "$holder"
 
+group 'closed streams'
+call sh -c '"$@" 2>&-' sh "$rowlock" run "${here[@]}" closed -- sh -c 'readlink /proc/$PPID/fd/2; : >&2; echo closed'
+is "$out" /dev/null 'no connection takes the place of a stream; for the command it is closed'
+call sh -c '"$@" >&-' sh "$rowlock" help
+is "$status" 70 'output that is closed'
+
 group 'hold at least'
 start=$(now_ms)
 expect 4 'shorter than the lease' rl run --hold-at-least 700ms least -- sh -c 'exit 4'
@@ -59,7 +65,7 @@ yes_ "not less ($took ms)" test "$took" -ge 2000
 start=$(now_ms)
 expect 0 'a command that takes longer' rl run --hold-at-least 100ms least -- sleep 0.5
 yes_ 'is released at its end' is_free least
-"$rowlock" run "${here[@]}" -t 4s --hold-at-least 2500ms forced -c "exit 6" 2>"$work/holder.err" &
+"$rowlock" run "${here[@]}" -t 9s --hold-at-least 7500ms forced -c "exit 6" 2>"$work/holder.err" &
 holder=$!
 pids+=("$holder")
 forced=$holder

@@ -7,8 +7,9 @@ passed=0 failed=0 group='' pids=()
 work=$(mktemp -d "${TMPDIR:-/tmp}/rowlock-cli.XXXXXX")
 export XDG_STATE_HOME=$work/state
 export SHELL=$BASH # script(1) runs it; a machine may have none set, and sh dies of a Ctrl-C that bash survives
+export LC_ALL=C.UTF-8 # bash writes $'\u00e9' as UTF-8 in such a locale only
 exec 2>"$work/stderr" # bash's words on killed jobs; shown if something failed
-unset ROWLOCK_DB ROWLOCK_NAME ROWLOCK_FENCE ROWLOCK_OWNER ROWLOCK_HELD
+unset ROWLOCK_DB ROWLOCK_NAME ROWLOCK_FENCE ROWLOCK_OWNER ROWLOCK_HELD NO_COLOR
 
 finish() {
     for pid in "${pids[@]}"; do

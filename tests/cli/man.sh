@@ -13,6 +13,12 @@ for width in 80n 120n; do
 done
 has "$out" 'EXIT STATUS' 'has its sections'
 page=$out
+if command -v mandoc >/dev/null; then
+    call mandoc -T lint "$1"
+    is "$out$err" '' 'nothing that mandoc would mend'
+elif [[ ${ROWLOCK_TEST_NO_SKIP:-} ]]; then
+    fail 'mandoc is not installed'
+fi
 for sub in $("$2" help | sed -n 's/^  \([a-z-]*\)  *[a-z].*/\1/p'); do
     has "$page" "rowlock $sub" "has the command $sub"
     [[ $sub != help ]] || continue

@@ -4,7 +4,7 @@
 #     terminal.sh ROWLOCK
 . "$(dirname "$0")/lib.sh" || exit 1
 command -v script >/dev/null || skip 'script(1) is not installed'
-export ROWLOCK=$1 PS1='' HISTFILE=
+export ROWLOCK=$1 PS1='' HISTFILE= TERM=xterm
 
 # type_ [SECONDS KEYS]...: an interactive bash gets the keys, each after a pause; $out is what it
 # showed. printf(1) escapes work in KEYS.

@@ -7,8 +7,10 @@ cmake_minimum_required(VERSION 3.21)
 
 set(prefix ${WORK}/prefix)
 set(shared ON)
+set(type Release)
 if(KIND STREQUAL "static")
     set(shared OFF)
+    set(type Debug) # one is enough to see what an optimizing compiler says; this is quicker
 endif()
 string(REPLACE "," ";" drivers "${DRIVERS}")
 find_program(CXX NAMES c++ g++ clang++ REQUIRED)
@@ -54,7 +56,7 @@ foreach(driver IN ITEMS postgresql mysql sqlite)
         list(APPEND switches -DROWLOCK_${upper}=OFF)
     endif()
 endforeach()
-run(configure ${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -G ${GENERATOR} -DCMAKE_BUILD_TYPE=Release
+run(configure ${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -G ${GENERATOR} -DCMAKE_BUILD_TYPE=${type}
     -DCMAKE_C_COMPILER=${CC} -DROWLOCK_WERROR=ON -DROWLOCK_TESTS=OFF -DBUILD_SHARED_LIBS=${shared}
     -DCMAKE_INSTALL_LIBDIR=lib ${switches})
 run(build ${CMAKE_COMMAND} --build ${WORK}/build -j 2)
@@ -80,6 +82,26 @@ if(shared)
             -DEXPECTED=${SOURCE}/tests/support/symbols/${library}.txt
             -P ${SOURCE}/tests/support/symbols_test.cmake)
     endforeach()
+endif()
+
+# ---- the command, which finds its libraries by itself ----
+
+foreach(command IN ITEMS "migrate;up;--db;x.db" "run;--db;x.db;name;--;true" "doctor;--db;x.db")
+    file(MAKE_DIRECTORY ${WORK}/command)
+    run("rowlock ${command}" ${CMAKE_COMMAND} -E chdir ${WORK}/command
+        ${CMAKE_COMMAND} -E env --unset=LD_LIBRARY_PATH ${prefix}/bin/rowlock ${command})
+endforeach()
+foreach(driver IN LISTS drivers)
+    run("rowlock with ${driver}" ${prefix}/bin/rowlock migrate print --dialect ${driver})
+endforeach()
+if(shared)
+    set(driver ${prefix}/lib/librowlock-sqlite.so.${major})
+    file(RENAME ${driver} ${WORK}/away)
+    execute_process(COMMAND ${prefix}/bin/rowlock list --db x.db RESULT_VARIABLE rc ERROR_VARIABLE said)
+    file(RENAME ${WORK}/away ${driver})
+    if(NOT rc EQUAL 69 OR NOT said MATCHES "^rowlock: cannot load the sqlite driver: [^\n]+\n$")
+        message(SEND_ERROR "without its driver (${rc}): ${said}")
+    endif()
 endif()
 
 # ---- find_package ----
