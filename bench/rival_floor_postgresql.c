@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The floor: the very statements that rowlock sends for one lock, prepared, in a loop on libpq,
+ * with no core around them. */
+#include <string.h>
+
+#include "pg.h"
+#include "sql_postgresql.h"
+
+static pg_texts texts = {.list = {{"acquire", NULL}, {"release", NULL}}};
+
+static int setup(const bench_rival *rival)
+{
+    texts.list[0].sql = sql_text[SQL_ACQUIRE_ONE];
+    texts.list[1].sql = sql_text[SQL_RELEASE_ONE];
+    return bench_rowlock_postgresql.setup(&bench_rowlock_postgresql) == BENCH_OK ? pg_setup(rival)
+                                                                                 : BENCH_FAILED;
+}
+
+/* Another one for each call, as the library's are. */
+static pg_value next_attempt(pg_session *s)
+{
+    int64_t number;
+
+    memcpy(&number, s->attempt, sizeof number);
+    number++;
+    memcpy(s->attempt, &number, sizeof number);
+    memcpy(s->attempt + 8, &s, sizeof s);
+    return (pg_value){(const char *)s->attempt, sizeof s->attempt};
+}
+
+static pg_value bytes(const char *text)
+{
+    return (pg_value){text, (int)strlen(text)};
+}
+
+static int acquire(void *session, const char *name, int waits)
+{
+    pg_session *s = session;
+    char ttl[8], place[8];
+    pg_step step = {.statement = "acquire",
+                    .values = {bytes(name),
+                               bytes(s->owner),
+                               {"", 0},
+                               pg_i64(ttl, (int64_t)BENCH_TTL_MS * 1000),
+                               next_attempt(s),
+                               pg_i64(place, INT64_MAX)},
+                    .n = 6};
+    PGresult *result;
+    int is_acquired;
+
+    (void)waits;
+    if (pg_one(s, &step, &result) < 1)
+        return BENCH_FAILED;
+    is_acquired = PQgetvalue(result, 0, 1)[0] != 0;
+    s->number = pg_get_i64(result, 0, 2);
+    PQclear(result);
+    return is_acquired ? BENCH_OK : BENCH_BUSY;
+}
+
+static int release(void *session, const char *name)
+{
+    static const char any[16];
+    pg_session *s = session;
+    char fence[8];
+    pg_step step = {.statement = "release",
+                    .values = {bytes(name),
+                               bytes(s->owner),
+                               pg_i64(fence, s->number),
+                               next_attempt(s),
+                               {any, sizeof any},
+                               {"", 0}},
+                    .n = 6};
+    int rows = pg_one(s, &step, NULL);
+
+    return rows == 1 ? BENCH_OK : rows == 0 ? bench_fail("not released") : BENCH_FAILED;
+}
+
+const bench_rival bench_floor_postgresql = {
+    .name = "floor postgresql",
+    .server = "POSTGRESQL",
+    .loads = IN(LOAD_CYCLE) | IN(LOAD_BUSY),
+    .detail = &texts,
+    .setup = setup,
+    .open = pg_open,
+    .close = pg_close,
+    .acquire = acquire,
+    .release = release,
+};
