@@ -10,11 +10,22 @@
 #   ROWLOCK_TEST_SQLITE       a folder in which files may be made
 #   ROWLOCK_TEST_PGBOUNCER    as ROWLOCK_TEST_POSTGRESQL, through PgBouncer in transaction mode
 #   ROWLOCK_TEST_STANDBY      as ROWLOCK_TEST_POSTGRESQL, a hot standby that refuses writes
+#   ROWLOCK_TEST_FOUND_ROWS   if set, the application's own connections to MySQL have CLIENT_FOUND_ROWS
 #
-# ctest may run programs side by side: each uses tables with a prefix of its own.
+# ctest may run programs side by side: each uses tables with a prefix of its own. The label "once" is
+# for tests for which one of several builds is enough.
 
+option(ROWLOCK_TESTS_ONCE "Build and register the tests that one preset is enough for, too" ON)
 set(ROWLOCK_TEST_PREFIX "" CACHE STRING "Command to run test programs under, as a list: valgrind;-q")
 pkg_check_modules(cmocka REQUIRED IMPORTED_TARGET cmocka>=1.1.5)
+
+# rlk_is_left_out(<variable> <label>...): nonzero for a test labelled "once" where those are not wanted.
+function(rlk_is_left_out out)
+    set(${out} 0 PARENT_SCOPE)
+    if("once" IN_LIST ARGN AND NOT ROWLOCK_TESTS_ONCE)
+        set(${out} 1 PARENT_SCOPE)
+    endif()
+endfunction()
 
 # What programs and their shared objects are compiled with.
 function(rlk_test_target target)
@@ -49,13 +60,18 @@ endfunction()
 # rowlock_add_test(<ctest name> COMMAND <command>... [LABELS <label>...] [TIMEOUT <seconds>] [SERIAL])
 #
 # Registers any command. TIMEOUT is 60 unless said, for a machine with nothing else to do; it ends
-# what hangs, and so is not reached before four times as long. SERIAL: no other test of the same
+# what hangs, and so is not reached before four times as long; tests with a longer one start earlier,
+# so that a run does not end with a long one alone. SERIAL: no other test of the same
 # database runs meanwhile, and none that are not SERIAL: they have the label "alone", and scripts/test
 # runs them after all others.
 function(rowlock_add_test name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "TIMEOUT" "COMMAND;LABELS")
     if(arg_UNPARSED_ARGUMENTS OR NOT arg_COMMAND)
         message(FATAL_ERROR "rowlock_add_test(${name} ...): ${arg_UNPARSED_ARGUMENTS}")
+    endif()
+    rlk_is_left_out(left_out ${arg_LABELS})
+    if(left_out)
+        return()
     endif()
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 60)
@@ -67,7 +83,7 @@ function(rowlock_add_test name)
         string(REGEX REPLACE ".*[.]" "" database ${name})
         set_tests_properties(${name} PROPERTIES RESOURCE_LOCK ${database})
     endif()
-    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${arg_TIMEOUT}
+    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${arg_TIMEOUT} COST ${arg_TIMEOUT}
                          LABELS "${arg_LABELS}")
 endfunction()
 
@@ -84,7 +100,8 @@ function(rowlock_test)
         message(FATAL_ERROR "rowlock_test(NAME ${arg_NAME} ...): ${arg_UNPARSED_ARGUMENTS}")
     endif()
     get_property(drivers GLOBAL PROPERTY rowlock_drivers)
-    if(arg_DRIVER AND NOT arg_DRIVER IN_LIST drivers)
+    rlk_is_left_out(left_out ${arg_LABELS})
+    if(left_out OR (arg_DRIVER AND NOT arg_DRIVER IN_LIST drivers))
         return()
     endif()
     string(REGEX REPLACE "[^A-Za-z0-9]" "_" target "${arg_NAME}_test")
@@ -103,6 +120,10 @@ function(rowlock_test_drivers)
                           "SOURCES;LIBRARIES;ARGS;LABELS;DRIVERS")
     if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME)
         message(FATAL_ERROR "rowlock_test_drivers(NAME ${arg_NAME} ...): ${arg_UNPARSED_ARGUMENTS}")
+    endif()
+    rlk_is_left_out(left_out ${arg_LABELS})
+    if(left_out)
+        return()
     endif()
     string(REGEX REPLACE "[^A-Za-z0-9]" "_" target "${arg_NAME}_test")
     rowlock_test_program(${target} SOURCES ${arg_SOURCES} LIBRARIES ${arg_LIBRARIES})
