@@ -9,12 +9,12 @@
 
 #define REAP_BOUND_US INT64_C(1000000) /* renewals wait for it */
 
-/* Between two batches, for those who acquire meanwhile: on SQLite they wait for the write lock, and
- * look for it every ten milliseconds at least. A batch that took longer rests as long as it took:
- * whatever a busy database has to give, reaping takes half of one connection's share. */
-#define LEAST_REST_US INT64_C(15000)
+/* Between two batches, for those who acquire meanwhile; they feel the one that they meet, so a
+ * batch is small, too. One that took longer rests as long as it took: whatever a busy database has
+ * to give, reaping takes half of one connection's share. */
+#define LEAST_REST_US INT64_C(6000)
 
-enum { BATCH = ROWLOCK_REAP_MAX, DEFAULT_LIMIT = 10000, LONGEST_BACK_OFF = 8 };
+enum { BATCH = 200, DEFAULT_LIMIT = 10000, LONGEST_BACK_OFF = 8 };
 
 typedef struct reaping {
     int64_t retention_us;
