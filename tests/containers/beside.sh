@@ -23,7 +23,9 @@ in_background() {
 
 make_images() {
     [ -z "$install" ] || (install_packages podman runc) || true
-    tests/containers/run --debian --prepare "${beside_names[@]}"
+    # Who waits for the images gives up by then; a network that hangs must not keep the run.
+    timeout --foreground "$((beside_seconds + 60))" \
+        tests/containers/run --debian --prepare "${beside_names[@]}"
 }
 
 # An engine and images, while the compiler works.
