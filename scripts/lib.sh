@@ -57,6 +57,22 @@ allow_server_starts() {
     forbidden=
 }
 
+# Linux shares the processors out to sessions first, and each process of PostgreSQL is a session. Under
+# load kernel 6.18 was seen to leave a server with 50 threads ready to run without any processor for 20
+# seconds. Where that can be turned off it is, until share_by_session.
+share_flatly() {
+    [ "$(cat "$sharing" 2>/dev/null)" = 1 ] && { echo 0 >"$sharing"; } 2>/dev/null || return 0
+    say "processors are not shared out by session until the end ($sharing)"
+    is_flat=1
+}
+
+share_by_session() {
+    [ -z "${is_flat:-}" ] || echo 1 >"$sharing"
+    is_flat=
+}
+
+sharing=/proc/sys/kernel/sched_autogroup_enabled
+
 # install_packages PACKAGE...: with apt-get, what is missing; never at the price of removing a package
 # (another database server, say). Elsewhere says what to install, and goes on: the build names what it
 # lacks.

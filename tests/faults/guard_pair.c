@@ -34,6 +34,7 @@ static int enter(struct player *p, struct pair *pair)
     *p = (struct player){.pair = pair};
     snprintf(p->name, sizeof(p->name), "guard-%d", pair->number);
     options.max_connections = 1;
+    options.call_timeout_ms = options.connect_timeout_ms = PATIENCE_MS;
     status = fault_try_open(&p->client, fault.backend.address, &options, &err);
     if (status != ROWLOCK_OK)
         return complain(p, "open", status, err.message);
