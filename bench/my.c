@@ -103,6 +103,7 @@ static int read_all(my_session *s, my_answer *out)
             read_row(out, result);
         else
             out->affected = mysql_affected_rows(s->my);
+        out->inserted = mysql_insert_id(s->my);
         mysql_free_result(result);
     }
     return more < 0 ? BENCH_OK : failed(s->my);

@@ -16,13 +16,14 @@ typedef struct my_session {
     char owner[64];
     int64_t number; /* of what is held */
     uint64_t attempts;
+    int guess; /* what the next lock will be like, by the last one */
 } my_session;
 
 /* What the last statement said. */
 typedef struct my_answer {
     int has_row;
     long long values[MY_COLUMNS]; /* of its first row, as numbers; NULL is 0 */
-    uint64_t affected;
+    uint64_t affected, inserted;  /* rows; and LAST_INSERT_ID(x) */
 } my_answer;
 
 int my_open(void **session, const bench_rival *rival, void *shared);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The floor: the packets that rowlock sends for one lock, in a loop on the client library. They
- * hold several statements, so that they cannot be prepared; rowlock does not prepare them either.
- */
+ * The floor: the packets that rowlock sends for one lock, in a loop on the client library, not
+ * prepared, as rowlock's are not. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,68 +36,95 @@ static char *fill(char *to, const char *sql, const char *const *literals, size_t
     return stpcpy(to, sql);
 }
 
-static char *begin(char *to, my_session *s, const char *name)
-{
-    char names[600], owner[200], attempt[64], fence[32], ttl[32];
-    uint64_t number[2] = {(uintptr_t)s, ++s->attempts};
-    const char *literals[] = {hex(names, name, strlen(name)),
-                              hex(owner, s->owner, strlen(s->owner)),
-                              hex(attempt, number, sizeof number),
-                              fence,
-                              ttl,
-                              "x''",
-                              "x''",
-                              "0"};
+/* What the statements are about, as literals. */
+typedef struct request {
+    char name[600], owner[200], attempt[64], fence[32], ttl[32];
+} request;
 
-    snprintf(fence, sizeof fence, "%lld", (long long)s->number);
-    snprintf(ttl, sizeof ttl, "%lld", BENCH_TTL_MS * 1000LL);
-    return fill(to, sql_text[SQL_BEGIN_ONE], literals, sizeof literals / sizeof *literals);
+static request about(my_session *s, const char *name)
+{
+    uint64_t number[2] = {(uintptr_t)s, ++s->attempts};
+    request r;
+
+    hex(r.name, name, strlen(name));
+    hex(r.owner, s->owner, strlen(s->owner));
+    hex(r.attempt, number, sizeof number);
+    snprintf(r.fence, sizeof r.fence, "%lld", (long long)s->number);
+    snprintf(r.ttl, sizeof r.ttl, "%lld", BENCH_TTL_MS * 1000LL);
+    return r;
 }
 
-/* As the driver does: without a look at the queue first, and with it if the row was not there. */
-static int try_once(my_session *s, const char *name, int looks, my_answer *answer)
+static int acquire_free(my_session *s, const request *r, my_answer *answer)
 {
-    static const char *const upto[] = {"9223372036854775807"};
-    char packet[PACKET_SIZE], *to = begin(packet, s, name);
+    const char *literals[] = {r->ttl, r->name, r->owner, r->attempt, "x''"};
+    char packet[PACKET_SIZE];
 
-    if (looks)
-        to = fill(to, sql_text[SQL_UPTO], upto, 1);
+    fill(packet, sql_text[SQL_ACQUIRE_FREE], literals, sizeof literals / sizeof *literals);
+    return my_run(s, answer, "%s", packet);
+}
+
+static int acquire_one(my_session *s, const request *r, my_answer *answer)
+{
+    const char *literals[] = {r->name, r->owner, r->attempt,           r->ttl,
+                              "x''",   "0",      "9223372036854775807"};
+    char packet[PACKET_SIZE],
+        *to = fill(packet, sql_text[SQL_BEGIN_ONE], literals, sizeof literals / sizeof *literals);
+
     to = stpcpy(to, sql_text[SQL_ACQUIRE_ONE]);
-    if (looks)
-        to = stpcpy(to, sql_text[SQL_ACQUIRE_ONE_IF]);
-    to = stpcpy(to, sql_text[SQL_ACQUIRE_ONE_WRITE]);
     strcpy(to, sql_text[SQL_ACQUIRE_ONE_ANSWER]);
     return my_run(s, answer, "%s", packet);
 }
 
-/* ?, own, mine, fence, ... */
+static int acquire_look(my_session *s, const request *r, my_answer *answer)
+{
+    const char *literals[] = {r->owner, r->name};
+    char packet[PACKET_SIZE];
+
+    fill(packet, sql_text[SQL_ACQUIRE_LOOK], literals, sizeof literals / sizeof *literals);
+    return my_run(s, answer, "%s", packet);
+}
+
+/* As the driver does: in one statement if the lock is free or held as the last one was. Rows are ?,
+ * own, mine, fence, hold_count, remaining, ... */
 static int acquire(void *session, const char *name, int waits)
 {
+    enum { NONE, FREE, HELD };
     my_session *s = session;
+    request r = about(s, name);
     my_answer answer;
-    int rc = try_once(s, name, 0, &answer);
+    int rc;
 
     (void)waits;
-    if (rc == BENCH_OK && !answer.has_row)
-        rc = try_once(s, name, 1, &answer);
-    if (rc != BENCH_OK)
-        return rc;
+    if (s->guess == FREE) {
+        rc = acquire_free(s, &r, &answer);
+        s->number = (int64_t)answer.inserted;
+        if (rc != BENCH_OK || answer.affected > 0)
+            return rc;
+    } else if (s->guess == HELD) {
+        rc = acquire_look(s, &r, &answer);
+        if (rc != BENCH_OK || (!answer.values[1] && answer.values[4] > 0 && answer.values[5] > 0))
+            return rc == BENCH_OK ? BENCH_BUSY : rc;
+    }
+    rc = acquire_one(s, &r, &answer);
     s->number = answer.values[3];
-    return answer.has_row && answer.values[1] && answer.values[2] ? BENCH_OK : BENCH_BUSY;
+    s->guess = answer.has_row && answer.values[1] && answer.values[2] ? FREE : HELD;
+    return rc != BENCH_OK || s->guess == FREE ? rc : BENCH_BUSY;
 }
 
 static int release(void *session, const char *name)
 {
     my_session *s = session;
+    request r = about(s, name);
+    const char *literals[] = {r.attempt, r.name, r.owner, r.fence, r.attempt, "x''", "x''"};
     char packet[PACKET_SIZE];
     my_answer answer;
     int rc;
 
-    strcpy(begin(packet, s, name), sql_text[SQL_RELEASE_ONE]);
+    fill(packet, sql_text[SQL_RELEASE_ONE], literals, sizeof literals / sizeof *literals);
     rc = my_run(s, &answer, "%s", packet);
     if (rc != BENCH_OK)
         return rc;
-    return answer.has_row && answer.values[2] ? BENCH_OK : bench_fail("not released");
+    return answer.affected > 0 ? BENCH_OK : bench_fail("not released");
 }
 
 static int setup(const bench_rival *rival)

@@ -3,9 +3,10 @@
 -- Each ? is replaced by a literal that the driver makes itself: an integer, x'hex' or a JSON text of
 -- integers and hex digits. Nothing of the user's is ever escaped or pasted. A batch travels as one
 -- JSON array, @rowlock_ops, of [name, owner, attempt, fence, ttl, seen, note, i, ticket, upto], sorted
--- by name, i being the caller's index; tickets below upto come first. One packet holds all statements of a call, in one transaction, so that the
--- answer is read while the rows that were changed are still locked. Isolation is READ COMMITTED: the plain reads take no lock, also
--- inside INSERT ... SELECT.
+-- by name, i being the caller's index; tickets below upto come first. One packet holds all statements of
+-- a call, in one transaction, so that the answer is read while the rows that were changed are still
+-- locked; the usual cases are one statement for each lock, and need no answer to be read (acquire_free,
+-- release_one). Isolation is READ COMMITTED: the plain reads take no lock, also inside INSERT ... SELECT.
 --
 -- "FOR UPDATE SKIP LOCKED" in a subquery that depends on w locks one row by its key, and only after
 -- the plain read has found it worth locking. So nobody waits for an existing row, a busy row is not
@@ -205,6 +206,7 @@ DELETE q
           ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
 
 -- What came of it. queue: of a lock that is free, how long the first one of those who come first lives.
+-- free: if it was had, acquire_free would have got it, too.
 -- name: acquire_answer
 SELECT w.i,
        l.owner = UNHEX(w.owner)                     AS own,
@@ -224,7 +226,8 @@ SELECT w.i,
                      AND q.ticket < w.upto
                      AND q.expire_time > @rowlock_now
                    ORDER BY q.ticket
-                   LIMIT 1) END                     AS queue
+                   LIMIT 1) END                     AS queue,
+       l.fence <> @rowlock_now AND l.wait_until <= @rowlock_now AS free
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
            i       INT          PATH '$[7]',
            name    VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
@@ -352,24 +355,86 @@ SELECT w.i,
    AND (l.attempt = UNHEX(w.attempt) OR (l.expire_time > @rowlock_now AND l.hold_count > 0));
 COMMIT;
 
--- The same for a single lock, without JSON and the temporary tables that reading it takes.
--- ? name, ? owner, ? attempt, ? fence, ? ttl, ? seen, ? note, ? ticket
+-- The usual case, one statement for each lock, which is its own transaction if there is but one: takes a
+-- row that is there, free, not waited for and not locked. Whatever else it may be, the statement changes
+-- nothing and waits for nothing, and the driver goes on with those above or below; that is so for its own
+-- repetition, too, since the row lives. LAST_INSERT_ID(x) is x, and tells it to the client together with
+-- the number of changed rows, so that nothing need be read. The row exists and is locked, so nothing is
+-- ever inserted. There is no plain read before, which would take a fifth longer: a row that is held is
+-- locked for the moment, so the driver sends this only where it expects a free one.
+-- ? ttl, ? name, ? owner, ? attempt, ? note
+-- name: acquire_free
+INSERT INTO rowlock_locks
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
+SELECT l.name, '', 0, 0, '',
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?
+  FROM rowlock_locks AS l
+ WHERE l.name = ?
+   AND (l.hold_count = 0
+        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+   FOR UPDATE SKIP LOCKED
+ON DUPLICATE KEY UPDATE
+       fence        = LAST_INSERT_ID(GREATEST(rowlock_locks.fence + 1, VALUES(acquire_time))),
+       owner        = ?,
+       hold_count   = 1,
+       attempt      = ?,
+       note         = ?,
+       acquire_time = VALUES(acquire_time),
+       expire_time  = VALUES(expire_time);
+
+-- The same for the release, with the conditions of the one above. It waits for a locked row, too. Tells
+-- how many holds there were. ? attempt, ? name, ? owner, ? fence, ? attempt, ? seen, ? seen
+-- name: release_one
+UPDATE rowlock_locks AS l
+   SET l.expire_time = IF(l.hold_count = 1,
+                          TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), l.expire_time),
+       l.hold_count  = LAST_INSERT_ID(l.hold_count) - 1,
+       l.attempt     = ?
+ WHERE l.name = ?
+   AND l.owner = ?
+   AND l.fence = ?
+   AND l.attempt <> ?
+   AND (? = '' OR l.attempt = ?)
+   AND l.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+   AND l.hold_count > 0;
+
+-- name: commit
+COMMIT;
+
+-- Where the last try found a lock that is held: is this one, too? The columns of acquire_answer.
+-- ? owner, ? name
+-- name: acquire_look
+SELECT 0,
+       l.owner = ?                                  AS own,
+       0                                            AS mine,
+       l.fence,
+       l.hold_count,
+       l.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS remaining,
+       l.owner,
+       0                                            AS late,
+       NULL                                         AS queue
+  FROM rowlock_locks AS l
+ WHERE l.name = ?;
+
+-- A single lock, whatever its row is like, without JSON and the temporary tables that reading it takes;
+-- @rowlock_closed would mean no new tenure, whoever waits.
+-- ? name, ? owner, ? attempt, ? ttl, ? note, ? ticket, ? tickets below this one come first
 -- name: begin_one
 SET @rowlock_now     = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
     @rowlock_name    = ?,
     @rowlock_owner   = ?,
     @rowlock_attempt = ?,
-    @rowlock_fence   = ?,
     @rowlock_ttl     = ?,
-    @rowlock_seen    = ?,
     @rowlock_note    = ?,
-    @rowlock_ticket  = ?;
+    @rowlock_ticket  = ?,
+    @rowlock_upto    = ?,
+    @rowlock_closed  = 0;
 START TRANSACTION;
 
 -- @rowlock_bad: 0, it can be had; 1, not now; 2, if nobody who waits comes first; NULL, the same, and
--- the row is absent. A text that mentions the queue's table takes a tenth longer, whether it is read or
--- not, so the mention is a part by itself (acquire_one_if), which the driver leaves out as long as rows
--- are there and nobody waits.
+-- the row is absent.
 -- name: acquire_one
 SELECT MAX(CASE WHEN l.expire_time > @rowlock_now AND l.hold_count > 0 AND l.owner <> @rowlock_owner
                 THEN 1
@@ -395,8 +460,6 @@ SELECT @rowlock_name, @rowlock_owner, @rowlock_now, 1, @rowlock_attempt, @rowloc
        @rowlock_now + @rowlock_ttl, @rowlock_ticket, @rowlock_note
   FROM DUAL
  WHERE @rowlock_bad = 0
-
--- name: acquire_one_if
     OR (COALESCE(@rowlock_bad, 2) = 2
         AND @rowlock_closed = 0
         AND NOT EXISTS (SELECT 1
@@ -405,8 +468,6 @@ SELECT @rowlock_name, @rowlock_owner, @rowlock_now, 1, @rowlock_attempt, @rowloc
                            AND q.ticket > COALESCE(@rowlock_last, 0)
                            AND q.ticket < @rowlock_upto
                            AND q.expire_time > @rowlock_now))
-
--- name: acquire_one_write
 ON DUPLICATE KEY UPDATE
        expire_time  = IF(rowlock_locks.hold_count = 0, 0, rowlock_locks.expire_time),
        fence        = IF(rowlock_locks.expire_time <= @rowlock_now,
@@ -432,12 +493,6 @@ ON DUPLICATE KEY UPDATE
                          GREATEST(rowlock_locks.expire_time, VALUES(expire_time)),
                          rowlock_locks.expire_time);
 
--- Before acquire_one, with acquire_one_if: tickets below ? come first; and it is not closed, which would
--- mean no new tenure, whoever waits.
--- name: upto
-SET @rowlock_upto   = ?,
-    @rowlock_closed = 0;
-
 -- Takes the ticket off the queue, if something came of it.
 -- name: acquire_one_off
 DELETE FROM rowlock_waiters
@@ -454,7 +509,8 @@ SELECT 0,
        l.owner,
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late,
        NULL                                         AS queue,
-       @rowlock_bad
+       @rowlock_bad = 0                             AS free,
+       @rowlock_bad = 2                             AS in_line
   FROM rowlock_locks AS l
  WHERE l.name = @rowlock_name;
 COMMIT;
@@ -470,29 +526,6 @@ SELECT q.expire_time - @rowlock_now
    AND q.expire_time > @rowlock_now
  ORDER BY q.ticket
  LIMIT 1;
-
--- name: release_one
-UPDATE rowlock_locks AS l
-   SET l.attempt     = @rowlock_attempt,
-       l.hold_count  = l.hold_count - 1,
-       l.expire_time = IF(l.hold_count = 0, @rowlock_now, l.expire_time)
- WHERE l.name = @rowlock_name
-   AND l.owner = @rowlock_owner
-   AND l.fence = @rowlock_fence
-   AND l.attempt <> @rowlock_attempt
-   AND (@rowlock_seen = '' OR l.attempt = @rowlock_seen)
-   AND l.expire_time > @rowlock_now
-   AND l.hold_count > 0;
-SELECT 0,
-       l.hold_count,
-       l.attempt = @rowlock_attempt                 AS done,
-       l.attempt
-  FROM rowlock_locks AS l
- WHERE l.name = @rowlock_name
-   AND l.owner = @rowlock_owner
-   AND l.fence = @rowlock_fence
-   AND (l.attempt = @rowlock_attempt OR (l.expire_time > @rowlock_now AND l.hold_count > 0));
-COMMIT;
 
 -- The queue. A ticket is a row of rowlock_waiters; the lower one comes first. One that is not above
 -- rowlock_locks.ticket, which the lock was last taken by, is past: so every search has a lower end. A

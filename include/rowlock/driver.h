@@ -157,7 +157,7 @@ struct rowlock_driver {
      *       hold_count 1, acquire_time now.
      *   live, owner equal: same fence; hold_count + 1, or unchanged if the row's attempt is the
      *       op's (a repeated call).
-     *   else: BUSY with holder, holder_fence, remaining_us; writes nothing, takes no lock.
+     *   else: BUSY with holder, holder_fence, remaining_us; writes nothing, keeps no lock.
      * The first two set owner, attempt, note (kept if the op's is empty and the tenure goes on) and
      * expire_time = now + ttl_us (never earlier than it was while the tenure goes on: an outer hold
      * may count on it), and answer OK with fence, hold_count and remaining_us.
@@ -171,7 +171,9 @@ struct rowlock_driver {
      * difference. `all` nonzero: all ops get it or none does; then those that could have been had
      * are answered BUSY with an empty holder, and nothing is written if a plain look shows one to
      * be held. A second round trip is allowed where a row was created or locked by somebody else in
-     * between; absent rows may then be left as free ones. Durable when it returns. */
+     * between, and where it is not as those of the call before, free or held; several that are not
+     * wanted all or none may be had in two commits. Absent rows may be left as free ones. Durable
+     * when it returns. */
     int (*acquire)(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
                    rowlock_error *err);
 
@@ -190,7 +192,9 @@ struct rowlock_driver {
      * The owner stays in the row. Need not be durable: a lost release runs out. With a queue: an op
      * with a ticket rings the bell of it, which this connection has, after the commit, in the same
      * round trip; one without tells the first waiter by other means, if there are any and the row
-     * says that somebody waits. No failure to tell is a failure to release. */
+     * says that somebody waits. No failure to tell is a failure to release. Several may be released
+     * in two steps, if not all are last holds that nobody waits for: after an error some are, and a
+     * repetition finds them so. */
     int (*release)(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 
     /* MUST. Ends a live lock (of tenure op->fence only, if that is not 0): fence = max(fence + 1,

@@ -68,7 +68,7 @@ extern const struct suite list_suite, batch_suite, text_suite, schema_suite, ope
 extern const struct suite locked_suite, diagnose_suite;
 extern const struct suite api_acquire_suite, api_hold_suite, api_wait_suite, api_many_suite;
 extern const struct suite api_client_suite, api_tables_suite, api_look_suite, api_arguments_suite;
-extern const struct suite steps_suite, api_combine_suite;
+extern const struct suite steps_suite, api_combine_suite, after_free_suite;
 extern const struct suite tx_prepare_suite, tx_lock_suite, tx_guard_suite;
 extern const struct suite api_tx_suite, api_tx_wait_suite, api_tx_input_suite, api_modes_suite;
 extern const struct suite api_native_suite, api_native_wait_suite, api_guard_suite;

@@ -18,7 +18,7 @@ static const struct suite *const suites[] = {
     &api_look_suite,    &api_tables_suite,   &api_arguments_suite, &tx_prepare_suite,
     &tx_lock_suite,     &tx_guard_suite,     &api_tx_suite,        &api_tx_input_suite,
     &api_tx_wait_suite, &api_modes_suite,    &api_native_suite,    &api_native_wait_suite,
-    &api_guard_suite,   &native_input_suite, &api_combine_suite};
+    &api_guard_suite,   &native_input_suite, &api_combine_suite,   &after_free_suite};
 
 /* Runs those cases of the suite that the backend's capabilities allow; the number that failed. */
 static int run_suite(const struct suite *suite, struct fixture *f, size_t *ran)

@@ -76,6 +76,43 @@ static void test_end_of_the_holders_connection_wakes_the_next(void **state)
     expect_woken(*state, release_elsewhere);
 }
 
+/* Ann has come without a ticket, and gives back two locks at once. Bob waits for one of them, and
+ * is told, if that can be. */
+static int play_release_of_several(struct fixture *f, void *b)
+{
+    rowlock_op held[] = {grant(f, "lock", "ann"), grant(f, "other", "ann")};
+    rowlock_op op = queue_up(f, b, "lock", "bob");
+    struct turner t = turner_of(f, b, &op);
+    expect_status(ROWLOCK_BUSY, try_turn(f, b, &op, 0), NULL);
+    int can_wait = op.can_wait;
+    if (can_wait) {
+        turner_start(&t);
+        sleep_us(100000);
+    }
+    for (size_t i = 0; i < COUNT(held); i++)
+        held[i] = op_of(&held[i]);
+    ops_release(f, f->conn, held, COUNT(held));
+    for (size_t i = 0; i < COUNT(held); i++)
+        expect_ok(held[i].status, NULL);
+    if (can_wait)
+        turner_join(&t);
+    else
+        await_turn(f, b, &op);
+    expect_ok(op.status, NULL);
+    give_back(f, b, &op);
+    return !can_wait || turner_woken(&t);
+}
+
+static void test_release_of_several_wakes_the_next(void **state)
+{
+    struct fixture *f = *state;
+    void *b = another(f);
+    int woken = 0;
+    for (int i = 0; i < TRIES && !woken; i++)
+        woken = play_release_of_several(f, b);
+    assert_true(woken);
+}
+
 /* A connection is an ordinary one after its bell has rung. */
 static void test_connection_takes_one_ticket_after_another(void **state)
 {
@@ -242,6 +279,7 @@ static void test_readable_descriptor_ends_the_wait(void **state)
 
 static const struct test_case cases[] = {
     CASE_IF(test_release_wakes_the_next, BACKEND_TICKETS),
+    CASE_IF(test_release_of_several_wakes_the_next, BACKEND_TICKETS),
     CASE_IF(test_end_of_the_holders_connection_wakes_the_next, BACKEND_TICKETS),
     CASE_IF(test_connection_takes_one_ticket_after_another, BACKEND_TICKETS),
     CASE_IF(test_leaving_wakes_the_next, BACKEND_TICKETS),

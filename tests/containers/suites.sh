@@ -10,7 +10,7 @@ suite_tests() {
     transactions) echo '^(faults[.](tx_|guard_proof|concurrently)|examples[.])' ;;
     waiting) echo '^faults[.]queue_' ;;
     background) echo '^faults[.](watch_(paused|blackhole|many|reaper|flat)|bloat)' ;;
-    faults) echo '^faults[.](lost_reply|late|round_trips|bounded|stopped|processes|busy_is_free|deadlocks|fork|deployment|password|settings)[.]' ;;
+    faults) echo '^faults[.](lost_reply|late|round_trips|direct|bounded|stopped|processes|busy_is_free|deadlocks|fork|deployment|password|settings)[.]' ;;
     pgbouncer) echo '^faults[.]pgbouncer[.]' ;;
     *) return 1 ;;
     esac

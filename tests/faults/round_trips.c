@@ -14,13 +14,18 @@ static void count_from_here(void)
     trips = proxy_round_trips(fault.proxy);
 }
 
-static void assert_one_trip(const char *what)
+static void assert_trips(const char *what, int most)
 {
     int made = proxy_round_trips(fault.proxy) - trips;
 
-    if (made != 1)
+    if (made < 1 || made > most)
         print_error("%s: %d round trips\n", what, made);
-    assert_int_equal(1, made);
+    assert_in_range(made, 1, most);
+}
+
+static void assert_one_trip(const char *what)
+{
+    assert_trips(what, 1);
 }
 
 /* ---- through the library --------------------------------------------------------------------- */
@@ -66,6 +71,36 @@ static void reentry_and_busy(void **state)
     assert_status(ROWLOCK_BUSY, rowlock_acquire(&none, client, name, &options, &err), &err);
     assert_one_trip("busy");
     fault_release(&again);
+    fault_release(&lock);
+    rowlock_close(&client);
+}
+
+/* What is not like the last one may cost a second trip, once. */
+static void busy_behind_a_free_one(void **state)
+{
+    rowlock_client *client = fault_open(fault.proxied, NULL);
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+    const char *name = fault_name("now-and-then");
+    rowlock_lock *lock = fault_acquire(client, name, 0), *none = NULL;
+    rowlock_error err;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        fault_release(&lock);
+        lock = fault_acquire(client, name, 0);
+    }
+    options.owner = "somebody else";
+    for (int i = 0; i < 3; i++) {
+        count_from_here();
+        assert_status(ROWLOCK_BUSY, rowlock_acquire(&none, client, name, &options, &err), &err);
+        assert_trips("busy", i > 0 ? 1 : 2);
+    }
+    for (int i = 0; i < 3; i++) {
+        fault_release(&lock);
+        count_from_here();
+        lock = fault_acquire(client, name, 0);
+        assert_trips("free", i > 0 ? 1 : 2);
+    }
     fault_release(&lock);
     rowlock_close(&client);
 }
@@ -178,8 +213,11 @@ static void driver_hundred(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(one_lock),       cmocka_unit_test(reentry_and_busy),
-        cmocka_unit_test(acquire_many),   cmocka_unit_test(driver_one),
+        cmocka_unit_test(one_lock),
+        cmocka_unit_test(reentry_and_busy),
+        cmocka_unit_test(busy_behind_a_free_one),
+        cmocka_unit_test(acquire_many),
+        cmocka_unit_test(driver_one),
         cmocka_unit_test(driver_hundred),
     };
     return FAULT_MAIN(argc, argv, 1, cases);

@@ -30,6 +30,11 @@ static size_t seen_size(const rowlock_op *op)
     return memcmp(op->seen, any, sizeof any) == 0 ? 0 : sizeof op->seen;
 }
 
+const char *my_seen(rlk_text *out, const rowlock_op *op)
+{
+    return my_bytes(out, op->seen, seen_size(op));
+}
+
 int64_t my_upto(const rowlock_op *op)
 {
     if (op->ticket != 0)
@@ -127,29 +132,27 @@ static void read_rows(my_conn *conn, MYSQL_RES *result, rowlock_op *ops, size_t 
 static int add_one(my_conn *conn, const rowlock_op *op, rowlock_error *err)
 {
     const char *note = op->note != NULL ? op->note : "";
-    rlk_text name = {0}, owner = {0}, attempt = {0}, fence = {0}, ttl = {0}, notes = {0},
-             seen = {0}, ticket = {0};
+    rlk_text name = {0}, owner = {0}, attempt = {0}, ttl = {0}, notes = {0}, ticket = {0},
+             upto = {0};
     const char *literals[] = {my_bytes(&name, op->name, op->name_length),
                               my_bytes(&owner, op->owner, strlen(op->owner)),
                               my_bytes(&attempt, op->attempt, sizeof op->attempt),
-                              my_number(&fence, (int64_t)op->fence),
                               my_number(&ttl, op->ttl_us),
-                              my_bytes(&seen, op->seen, seen_size(op)),
                               my_bytes(&notes, note, strlen(note)),
-                              my_number(&ticket, (int64_t)op->ticket)};
+                              my_number(&ticket, (int64_t)op->ticket),
+                              my_number(&upto, my_upto(op))};
     int failed;
 
     my_add(conn, SQL_BEGIN_ONE, literals, sizeof literals / sizeof *literals);
-    failed = name.failed || owner.failed || attempt.failed || fence.failed || ttl.failed ||
-             notes.failed || seen.failed || ticket.failed;
+    failed = name.failed || owner.failed || attempt.failed || ttl.failed || notes.failed ||
+             ticket.failed || upto.failed;
     rlk_text_free(&name);
     rlk_text_free(&owner);
     rlk_text_free(&attempt);
-    rlk_text_free(&fence);
     rlk_text_free(&ttl);
-    rlk_text_free(&seen);
     rlk_text_free(&notes);
     rlk_text_free(&ticket);
+    rlk_text_free(&upto);
     return failed ? rlk_fail_memory(err) : ROWLOCK_OK;
 }
 
@@ -198,12 +201,14 @@ int my_run_open(my_conn *conn, const my_step *step, rowlock_op *ops, size_t n, i
             break;
         status = run_batch(conn, step, ops, n, 0, deadline, err);
     }
-    if (status != ROWLOCK_OK && packets > 1) {
-        conn->dead = 1;
-        return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
-                               "a part of the batch was done, then the server failed");
-    }
-    return status;
+    return status != ROWLOCK_OK && packets > 1 ? my_fail_partly(conn, err) : status;
+}
+
+int my_fail_partly(my_conn *conn, rowlock_error *err)
+{
+    conn->dead = 1;
+    return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
+                           "a part of the batch was done, then the server failed");
 }
 
 int my_run_whole(my_conn *conn, const my_step *step, rowlock_op *ops, size_t n, int all,

@@ -6,7 +6,8 @@
  * changes. Against SELECT ... UNION ALL with literals, for 100 and 1000 locks, it takes about half
  * the time on MariaDB and the same on MySQL (medians of five alternating runs), and no statement
  * grows with the batch. Reading JSON takes temporary tables, so a single lock travels as literals:
- * about half the time on MariaDB, a tenth to a third less on MySQL. */
+ * about half the time on MariaDB, a tenth to a third less on MySQL. The usual cases take less than
+ * that: direct.c. */
 #ifndef MY_BATCH_H
 #define MY_BATCH_H
 
@@ -54,6 +55,9 @@ int my_run_whole(my_conn *conn, const my_step *step, rowlock_op *ops, size_t n, 
 /* Starts a packet without any op. */
 void my_begin_none(my_conn *conn);
 
+/* After a failure: a part of the ops had been done before. EUNKNOWN. */
+int my_fail_partly(my_conn *conn, rowlock_error *err);
+
 int64_t my_upto(const rowlock_op *op); /* tickets below this one come first */
 
 void my_set_status(rowlock_op *ops, size_t n, int from, int to); /* from 0: whatever it is */
@@ -73,11 +77,22 @@ typedef struct my_patience {
 my_patience my_patience_start(int64_t deadline);
 int my_patience_pause(my_patience *patience); /* 0: there is no time left */
 
+/* A release's attempt as last known; nothing for any. */
+const char *my_seen(rlk_text *out, const rowlock_op *op);
+
+/* The usual cases, in one statement for each lock and one packet. An op stays open if its case is
+ * another; then nothing was done for it. Acquire follows conn->guess; ops are without tickets. */
+int my_acquire_direct(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
+                      rowlock_error *err);
+
+/* Can it be tried with these? looks: a row that is locked is not waited for. The bell (NULL: none)
+ * rings in any case. */
+int my_is_direct(const my_conn *conn, size_t n);
+int my_release_direct(my_conn *conn, rowlock_op *ops, size_t n, int looks, const char *bell,
+                      int64_t deadline, rowlock_error *err);
+
 /* i, own, mine, fence, hold_count, remaining, owner, late, queue */
 void my_read_acquired(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths);
-
-/* Takes one lock: in_line, the queue is looked at; has_ticket, the ticket goes off it. */
-void my_step_add_take(my_step *step, int in_line, int has_ticket);
 
 /* Frees what is late, all at once; it is open again. *any: there was something. */
 int my_undo_late(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, int *any,

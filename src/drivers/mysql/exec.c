@@ -226,6 +226,9 @@ static int read_result(my_conn *conn, int64_t deadline, MYSQL_RES **out, int *mo
         *out = result;
         if (mysql_errno(conn->mysql) != 0)
             return 1;
+    } else if (conn->told_count < MY_TOLD_MAX) {
+        conn->told[conn->told_count++] =
+            (my_told){mysql_affected_rows(conn->mysql), mysql_insert_id(conn->mysql)};
     }
     return my_client_next(conn->mysql, more, deadline);
 }
@@ -239,6 +242,7 @@ int my_run(my_conn *conn, int64_t deadline, MYSQL_RES **out, rowlock_error *err)
         *out = NULL;
     if (status != ROWLOCK_OK)
         return status;
+    conn->told_count = 0;
     in_time = my_client_query(conn->mysql, conn->packet.data, conn->packet.length, deadline);
     while (in_time && mysql_errno(conn->mysql) == 0 && more == 0)
         in_time = read_result(conn, deadline, &result, &more);

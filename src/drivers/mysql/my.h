@@ -7,7 +7,9 @@
  *   client.c    the two client libraries, made one; every wait ends by a deadline
  *   exec.c      one packet there, its results back, errors put into classes
  *   batch.c     operations as packets, and their rows back
- *   lease.c     acquire, renew, release, force_release
+ *   direct.c    acquire and release in the usual cases: one statement for each lock
+ *   acquire.c   acquire, whatever the case
+ *   lease.c     renew, release, force_release
  *   queue.c     tickets: enqueue, leave, look
  *   turn.c      waiting for a bell, and taking the lock
  *   bell.c      what bells are called
@@ -46,6 +48,16 @@ enum my_ssl_mode {
 
 #define MY_BELL_SIZE 65 /* the longest name of a lock of the server's, with its NUL */
 
+#define MY_TOLD_MAX 24
+
+enum my_guess { MY_GUESS_NONE, MY_GUESS_FREE, MY_GUESS_HELD };
+
+/* What the server tells of a statement that has no rows to show. */
+typedef struct my_told {
+    uint64_t changed; /* rows */
+    uint64_t number;  /* of LAST_INSERT_ID(number) */
+} my_told;
+
 typedef struct my_conn {
     MYSQL *mysql;
     int dead;     /* must not be used again */
@@ -54,6 +66,7 @@ typedef struct my_conn {
     int no_bells; /* where they would be known to one server of several, or were refused */
     int unmarked; /* rows that the last enqueue found locked */
     int in_line;  /* the last lock was absent, or marked as waited for */
+    int guess;    /* enum my_guess: what the next lock will be like, by the last one */
     char bell[MY_BELL_SIZE]; /* the one that it has; empty: none */
     size_t packet_max;
     char *prefix, *schema;
@@ -63,6 +76,9 @@ typedef struct my_conn {
     rlk_text json;        /* the batch in it */
     rlk_text batch;       /* of transaction mode */
     rlk_text here;        /* ... if borrowed: the condition that it is the client's server */
+    my_told
+        told[MY_TOLD_MAX]; /* by the statements of the last packet without rows, the first ones */
+    size_t told_count;
 } my_conn;
 
 /* Reads an address. The caller frees it with my_address_free(), also after a failure. */
@@ -169,6 +185,9 @@ int my_lock_rows(my_conn *conn, rowlock_op *ops, size_t n, uint32_t wait_ms, int
 /* A my_conn for one call on the application's connection; EINVAL or ECONNECT if it is not fit. Free
  * it with my_conn_free(), also after a failure. */
 int my_native_borrow(my_conn *out, const rowlock_target *target, rowlock_error *err);
+
+/* Is one open, or will be as soon as something is done (autocommit off)? By the last answer. */
+int my_has_transaction(const MYSQL *mysql);
 
 /* After a statement: is the transaction still open? EDRIVER if not. */
 int my_native_open(const my_conn *conn, rowlock_error *err);

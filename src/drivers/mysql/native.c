@@ -10,8 +10,7 @@
 #include "my.h"
 #include "rowlock/mysql.h"
 
-/* Off: a transaction is open as soon as something is done. */
-static int has_transaction(const MYSQL *mysql)
+int my_has_transaction(const MYSQL *mysql)
 {
     return (mysql->server_status & SERVER_STATUS_IN_TRANS) != 0 ||
            (mysql->server_status & SERVER_STATUS_AUTOCOMMIT) == 0;
@@ -25,7 +24,7 @@ static int check(MYSQL *mysql, rowlock_error *err)
     if (mysql->status != MYSQL_STATUS_READY || mysql_more_results(mysql))
         return rlk_fail(err, ROWLOCK_EINVAL,
                         "the connection has results that were not read: read or free them first");
-    if (!has_transaction(mysql))
+    if (!my_has_transaction(mysql))
         return rlk_fail(err, ROWLOCK_EINVAL,
                         "no transaction is open on the connection: START TRANSACTION first");
     if ((mysql->server_status & SERVER_STATUS_IN_TRANS_READONLY) != 0)
@@ -86,7 +85,7 @@ int my_check_here(const char *column, rowlock_error *err)
  * once. */
 int my_native_open(const my_conn *conn, rowlock_error *err)
 {
-    if (has_transaction(conn->mysql))
+    if (my_has_transaction(conn->mysql))
         return ROWLOCK_OK;
     return rlk_fail(err, ROWLOCK_EDRIVER,
                     "the connection's transaction had been ended by the server, after a deadlock "

@@ -78,26 +78,24 @@ static int try_turn(my_conn *conn, rowlock_op *op, int heard, int64_t deadline, 
 {
     my_step step = {.read_row = read_turn};
     char name[MY_BELL_SIZE] = "";
-    rlk_text bell = {0}, upto = {0};
+    rlk_text bell = {0};
     int any_late = 0, status;
 
     if (!conn->no_bells)
         my_bell_name(name, conn, op, 0);
     my_step_add(&step, SQL_BELL, my_name_literal(&bell, name));
-    my_step_add(&step, SQL_UPTO, my_number(&upto, my_upto(op)));
     my_step_add(&step, SQL_TURN, NULL);
-    my_step_add_take(&step, 1, 1);
+    my_step_add(&step, SQL_ACQUIRE_ONE, NULL);
+    my_step_add(&step, SQL_ACQUIRE_ONE_OFF, NULL);
     my_step_add(&step, SQL_PLACE_ONE, NULL);
     op->status = STATUS_OPEN;
     my_start(conn);
     if (heard)
         add_heard(conn, op);
-    status = bell.failed || upto.failed ? rlk_fail_memory(err)
-                                        : my_run_started(conn, &step, op, deadline, err);
+    status = bell.failed ? rlk_fail_memory(err) : my_run_started(conn, &step, op, deadline, err);
     if (status == ROWLOCK_OK)
         status = my_undo_late(conn, op, 1, deadline, &any_late, err);
     rlk_text_free(&bell);
-    rlk_text_free(&upto);
     return status;
 }
 

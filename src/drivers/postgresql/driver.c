@@ -13,9 +13,11 @@ const char *pg_text_of(pg_statement statement)
     static const int numbers[PG_STATEMENT_COUNT] = {
         [PG_ACQUIRE] = SQL_ACQUIRE,
         [PG_ACQUIRE_ONE] = SQL_ACQUIRE_ONE,
+        [PG_ACQUIRE_FREE] = SQL_ACQUIRE_FREE,
         [PG_RENEW] = SQL_RENEW,
         [PG_RELEASE] = SQL_RELEASE,
         [PG_RELEASE_ONE] = SQL_RELEASE_ONE,
+        [PG_RELEASE_FREE] = SQL_RELEASE_FREE,
         [PG_FORCE_RELEASE] = SQL_FORCE_RELEASE,
         [PG_REAP] = SQL_REAP,
         [PG_LIST] = SQL_LIST,

@@ -5,158 +5,7 @@
 
 #include "clock.h"
 
-/* How often an acquire that lost a race is tried again before it is told so. */
-enum { ROUNDS = 8 };
-
 enum { SHORTEST_RELEASE_MS = 50 };
-
-/* ---- acquire */
-
-enum {
-    ACQUIRE_ACQUIRED = 1,
-    ACQUIRE_FENCE,
-    ACQUIRE_COUNT,
-    ACQUIRE_REMAINING,
-    ACQUIRE_HOLDER,
-    ACQUIRE_QUEUE
-};
-
-/* Somebody else's live lock, by what could be seen. Else the row was free, or ours, and yet not
- * had. */
-static int is_held_by_other(const rowlock_op *op, const PGresult *result, int row)
-{
-    return !PQgetisnull(result, row, ACQUIRE_HOLDER) &&
-           pg_get_int(result, row, ACQUIRE_REMAINING) > 0 &&
-           strcmp(PQgetvalue(result, row, ACQUIRE_HOLDER), op->owner) != 0;
-}
-
-static void read_acquired(rowlock_op *ops, size_t n, const PGresult *result)
-{
-    for (int row = 0; row < PQntuples(result); row++) {
-        rowlock_op *op = pg_op_of_row(ops, n, result, row);
-
-        if (op == NULL)
-            continue;
-        if (pg_get_bool(result, row, ACQUIRE_ACQUIRED)) {
-            op->status = ROWLOCK_OK;
-            op->fence = (uint64_t)pg_get_int(result, row, ACQUIRE_FENCE);
-            op->hold_count = (uint32_t)pg_get_int(result, row, ACQUIRE_COUNT);
-            op->remaining_us = pg_get_int(result, row, ACQUIRE_REMAINING);
-        } else if (is_held_by_other(op, result, row)) {
-            pg_busy_seen(op, result, row, ACQUIRE_HOLDER, ACQUIRE_FENCE, ACQUIRE_REMAINING);
-        } else if (!PQgetisnull(result, row, ACQUIRE_QUEUE)) {
-            pg_busy_queue(op, pg_get_int(result, row, ACQUIRE_QUEUE));
-        }
-    }
-}
-
-/* Rows that were passed over because somebody keeps them locked. */
-static void read_passed_over(rowlock_op *ops, size_t n, const PGresult *result)
-{
-    for (int row = 0; row < PQntuples(result); row++) {
-        rowlock_op *op = pg_op_of_row(ops, n, result, row);
-
-        if (op != NULL && op->status == PG_UNANSWERED && !PQgetisnull(result, row, ACQUIRE_HOLDER))
-            pg_busy_seen(op, result, row, ACQUIRE_HOLDER, ACQUIRE_FENCE, ACQUIRE_REMAINING);
-    }
-}
-
-static int any_busy(const rowlock_op *ops, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (ops[i].status == ROWLOCK_BUSY)
-            return 1;
-    }
-    return 0;
-}
-
-static pg_statement acquire_params(pg_params *params, const rowlock_op *ops, size_t n, int all,
-                                   int pass_over)
-{
-    pg_params_clear(params);
-    pg_add_array(params, PG_FIELD_NAME, ops, n);
-    pg_add_array(params, PG_FIELD_OWNER, ops, n);
-    pg_add_array(params, PG_FIELD_NOTE, ops, n);
-    pg_add_array(params, PG_FIELD_TTL, ops, n);
-    pg_add_array(params, PG_FIELD_ATTEMPT, ops, n);
-    pg_param(params);
-    pg_put_bool(params, all);
-    pg_param(params);
-    pg_put_bool(params, pass_over);
-    pg_add_array(params, PG_FIELD_PLACE, ops, n);
-    return PG_ACQUIRE;
-}
-
-static pg_statement acquire_one_params(pg_params *params, const rowlock_op *op)
-{
-    pg_params_clear(params);
-    pg_param(params);
-    pg_put_bytes(params, op->name, op->name_length);
-    pg_param(params);
-    pg_put_bytes(params, op->owner, strlen(op->owner));
-    pg_param(params);
-    pg_put_bytes(params, op->note, strlen(op->note));
-    pg_param(params);
-    pg_put_i64(params, op->ttl_us);
-    pg_param(params);
-    pg_put_bytes(params, op->attempt, sizeof op->attempt);
-    pg_param(params);
-    pg_put_i64(params, pg_place_of(op));
-    return PG_ACQUIRE_ONE;
-}
-
-/* One try. Afterwards ops without an answer have lost a race. */
-static int acquire_round(pg_link *conn, rowlock_op *ops, size_t n, int all, int pass_over,
-                         int64_t deadline, rowlock_error *err)
-{
-    pg_statement statement = n == 1 && !pass_over && ops->ticket == 0
-                                 ? acquire_one_params(&conn->params, ops)
-                                 : acquire_params(&conn->params, ops, n, all, pass_over);
-    PGresult *result;
-    int status = pg_call(conn, statement, &result, deadline, err);
-
-    if (status != ROWLOCK_OK)
-        return status;
-    read_acquired(ops, n, result);
-    if (pass_over)
-        read_passed_over(ops, n, result);
-    if (pass_over || (all && any_busy(ops, n)))
-        pg_answer_rest(ops, n, ROWLOCK_BUSY);
-    PQclear(result);
-    return ROWLOCK_OK;
-}
-
-int pg_acquire(void *memory, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
-               rowlock_error *err)
-{
-    pg_link *conn = memory;
-    int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
-    int pass_over = n > 1 && !all; /* nobody waits for the sake of another */
-    rowlock_error local;
-
-    if (err == NULL)
-        err = &local;
-    pg_ask_all(ops, n);
-    for (int round = 0; round < ROUNDS && pg_unanswered(ops, n) > 0; round++) {
-        int status = acquire_round(conn, ops, n, all, pass_over, deadline, err);
-        pg_meaning meaning =
-            status == ROWLOCK_EDRIVER ? pg_meaning_of(err->sqlstate) : PG_MEANS_OTHER;
-
-        if (meaning == PG_MEANS_LOCKED && pass_over)
-            break;
-        if (meaning == PG_MEANS_LOCKED || meaning == PG_MEANS_SLOW) {
-            if (pass_over)
-                return status;
-            pass_over = 1;
-        } else if (status != ROWLOCK_OK && meaning != PG_MEANS_RACED) {
-            return status;
-        }
-    }
-    pg_answer_rest(ops, n, ROWLOCK_BUSY);
-    return rlk_ok(err);
-}
-
-/* ---- renew and release */
 
 enum { RENEW_RENEWED = 1, RENEW_COUNT, RENEW_REMAINING };
 enum { RELEASE_COUNT = 1, RELEASE_FOUND };
@@ -196,16 +45,19 @@ int pg_renew(void *memory, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlo
     return rlk_ok(err);
 }
 
-static void release_params(pg_link *conn, const rowlock_op *ops, size_t n, int tell)
+static void release_free_params(pg_params *params, const rowlock_op *ops, size_t n)
 {
-    pg_params *params = &conn->params;
-
     pg_params_clear(params);
     pg_add_array(params, PG_FIELD_NAME, ops, n);
     pg_add_array(params, PG_FIELD_OWNER, ops, n);
     pg_add_array(params, PG_FIELD_FENCE, ops, n);
     pg_add_array(params, PG_FIELD_ATTEMPT, ops, n);
     pg_add_array(params, PG_FIELD_SEEN, ops, n);
+}
+
+static void release_params(pg_link *conn, const rowlock_op *ops, size_t n, int tell)
+{
+    release_free_params(&conn->params, ops, n);
     pg_add_channels(conn, ops, n, tell);
 }
 
@@ -278,6 +130,9 @@ static int release_all(pg_link *conn, rowlock_op *ops, size_t n, int tell, int64
         /* Who waits for one that has a bell waits for that. */
         release_one_params(conn, ops, tell && find_ringer(conn, ops, n) == NULL);
         status = release_round(conn, PG_RELEASE_ONE, ops, n, deadline, err);
+    } else if (find_ringer(conn, ops, n) == NULL) {
+        release_free_params(&conn->params, ops, n);
+        status = release_round(conn, PG_RELEASE_FREE, ops, n, deadline, err);
     }
     if (status == ROWLOCK_OK && pg_unanswered(ops, n) > 0) {
         release_params(conn, ops, n, tell);

@@ -4,7 +4,8 @@
  *
  *   driver.c   the table of functions, opening and closing
  *   address.c  the user's address and the defaults that are added to it
- *   lease.c    acquire, renew, release, force_release
+ *   acquire.c  acquire
+ *   lease.c    renew, release, force_release
  *   queue.c    enqueue, leave, look
  *   turn.c     turn
  *   bell.c     bells and notifications: what a waiter's connection has besides its ticket
@@ -38,9 +39,11 @@ enum { PG_PARAMS_MAX = 8 };
 typedef enum pg_statement {
     PG_ACQUIRE,
     PG_ACQUIRE_ONE,
+    PG_ACQUIRE_FREE,
     PG_RENEW,
     PG_RELEASE,
     PG_RELEASE_ONE,
+    PG_RELEASE_FREE,
     PG_FORCE_RELEASE,
     PG_REAP,
     PG_LIST,
@@ -103,6 +106,7 @@ typedef struct pg_link {
     unsigned generation; /* in the names of prepared statements; raised to prepare them anew */
     int64_t transaction; /* number of the one that `lock` has begun */
     int64_t limit_ms;    /* the bound that the session's timeouts were made for */
+    int meets_free;      /* most rows of the last acquire were there and free */
     pg_params params, session_params;
     /* the queue */
     uint64_t bell;                 /* the ticket whose bell this connection has; 0: none */
@@ -364,7 +368,7 @@ void pg_try_read_look(const pg_try *try, const PGresult *result);
 int pg_native_lock(const rowlock_target *target, pg_try *try, rowlock_error *err);
 int pg_guard(const rowlock_target *target, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
 
-/* ---- lease.c, table.c, schema.c, tx.c, queue.c, turn.c: the slots of driver.h */
+/* ---- acquire.c, lease.c, table.c, schema.c, tx.c, queue.c, turn.c: the slots of driver.h */
 
 int pg_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
                rowlock_error *err);

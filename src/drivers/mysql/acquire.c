@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+#include <string.h>
+
+#include "batch.h"
+
+static void set_holder(rowlock_op *op, const char *owner, size_t length)
+{
+    if (length > ROWLOCK_OWNER_MAX)
+        length = ROWLOCK_OWNER_MAX;
+    memcpy(op->holder, owner, length);
+    op->holder[length] = '\0';
+}
+
+void my_read_acquired(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
+{
+    int own = my_int(row[1]) != 0, mine = my_int(row[2]) != 0;
+    int64_t remaining = my_int(row[5]);
+
+    (void)conn;
+    my_clear_answer(op);
+    if (remaining <= 0 || my_int(row[4]) == 0) {
+        if (row[8] != NULL) { /* others come first */
+            op->is_queue = 1;
+            op->remaining_us = my_int(row[8]);
+            op->status = ROWLOCK_BUSY;
+        }
+        return;
+    }
+    op->remaining_us = remaining;
+    if (own && mine) {
+        op->fence = (uint64_t)my_int(row[3]);
+        op->hold_count = (uint32_t)my_int(row[4]);
+        op->status = op->hold_count == 1 && my_int(row[7]) != 0 ? STATUS_LATE : ROWLOCK_OK;
+        return;
+    }
+    op->holder_fence = (uint64_t)my_int(row[3]);
+    set_holder(op, row[6], lengths[6]);
+    if (!own)
+        op->status = ROWLOCK_BUSY;
+}
+
+static int has_ticket(const rowlock_op *ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].ticket != 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* The columns of my_read_acquired(), then free */
+static void read_taken(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
+{
+    my_read_acquired(conn, op, row, lengths);
+    if (op->status != ROWLOCK_OK || op->hold_count > 1 || my_int(row[9]) == 0)
+        conn->guess = MY_GUESS_NONE;
+}
+
+/* The same, then in_line */
+static void read_taken_one(my_conn *conn, rowlock_op *op, MYSQL_ROW row,
+                           const unsigned long *lengths)
+{
+    read_taken(conn, op, row, lengths);
+    conn->in_line = my_int(row[10]) != 0;
+}
+
+/* Others come first: how long the first of them lives. Still open if there is nobody any more. */
+static int read_first(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_error *err)
+{
+    MYSQL_RES *result = NULL;
+    MYSQL_ROW row;
+    int status;
+
+    my_start(conn);
+    my_add(conn, SQL_ACQUIRE_ONE_FIRST, NULL, 0);
+    status = my_run(conn, deadline, &result, err);
+    row = status == ROWLOCK_OK ? mysql_fetch_row(result) : NULL;
+    if (row != NULL) {
+        op->status = ROWLOCK_BUSY;
+        op->is_queue = 1;
+        op->remaining_us = my_int(row[0]);
+    }
+    mysql_free_result(result);
+    return status;
+}
+
+/* One lock. */
+static int try_one(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_error *err)
+{
+    my_step step = {.read_row = read_taken_one};
+    int status;
+
+    my_step_add(&step, SQL_ACQUIRE_ONE, NULL);
+    if (op->ticket != 0)
+        my_step_add(&step, SQL_ACQUIRE_ONE_OFF, NULL);
+    my_step_add(&step, SQL_ACQUIRE_ONE_ANSWER, NULL);
+    conn->in_line = 1; /* there is no answer for a row that is absent */
+    status = my_run_one(conn, &step, op, deadline, err);
+    if (status == ROWLOCK_OK && op->status == STATUS_OPEN && conn->in_line)
+        status = read_first(conn, op, deadline, err);
+    return status;
+}
+
+/* Several locks. */
+static my_step acquire_step(enum sql_statement first, const rowlock_op *ops, size_t n)
+{
+    my_step step = {.read_row = read_taken};
+
+    my_step_add(&step, first, NULL);
+    my_step_add(&step, SQL_ACQUIRE, NULL);
+    if (has_ticket(ops, n))
+        my_step_add(&step, SQL_ACQUIRE_OFF, NULL);
+    my_step_add(&step, SQL_ACQUIRE_ANSWER, NULL);
+    return step;
+}
+
+static int try_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err)
+{
+    const my_step step = acquire_step(SQL_START, ops, n);
+    int any_late = 0, status = ROWLOCK_OK;
+
+    do {
+        if (n == 1)
+            status = try_one(conn, ops, deadline, err);
+        else
+            status = my_run_open(conn, &step, ops, n, deadline, err);
+        if (status == ROWLOCK_OK)
+            status = my_undo_late(conn, ops, n, deadline, &any_late, err);
+    } while (status == ROWLOCK_OK && any_late && rlk_clock_us() < deadline);
+    return status;
+}
+
+/* Whatever their rows are like; the connection notes it for the next time. */
+static int acquire_open(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
+                        rowlock_error *err)
+{
+    my_patience patience = my_patience_start(deadline);
+    int status;
+
+    conn->guess = MY_GUESS_FREE;
+    status = try_each(conn, ops, n, deadline, err);
+    while (status == ROWLOCK_OK && my_count_status(ops, n, STATUS_OPEN) > 0) {
+        conn->guess = MY_GUESS_NONE;
+        if (n > 1 || !my_patience_pause(&patience)) {
+            my_set_status(ops, n, STATUS_OPEN, ROWLOCK_BUSY);
+            break;
+        }
+        status = try_each(conn, ops, n, deadline, err);
+    }
+    if (n == 1 && ops->status == ROWLOCK_BUSY)
+        conn->guess = ops->holder[0] != '\0' ? MY_GUESS_HELD : MY_GUESS_NONE;
+    return status;
+}
+
+/* The next lock is mostly like the last one, and if that was free or held one statement will do.
+ * Where it is not like that, it costs a second packet. */
+static int acquire_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
+                        rowlock_error *err)
+{
+    int status = ROWLOCK_OK, any;
+
+    if (!has_ticket(ops, n))
+        status = my_acquire_direct(conn, ops, n, deadline, err);
+    if (status != ROWLOCK_OK || my_count_status(ops, n, STATUS_OPEN) == 0)
+        return status;
+    any = my_count_status(ops, n, ROWLOCK_OK) > 0;
+    status = acquire_open(conn, ops, n, deadline, err);
+    return status != ROWLOCK_OK && any ? my_fail_partly(conn, err) : status;
+}
+
+/* One try at all of them. Leaves all OK, or those of others BUSY and the rest open. *raced:
+ * somebody created one of the rows meanwhile, and the next try will see it. */
+static int try_all(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, int *raced,
+                   rowlock_error *err)
+{
+    enum { OUT_OF_RANGE = 1690 };
+    const my_step step = acquire_step(SQL_GATE, ops, n);
+    rowlock_error own = {0};
+    int status;
+
+    my_set_status(ops, n, 0, STATUS_OPEN);
+    status = my_run_whole(conn, &step, ops, n, 1, deadline, &own);
+    *raced = status == ROWLOCK_EDRIVER && own.native_code == OUT_OF_RANGE;
+    if (*raced)
+        return ROWLOCK_OK;
+    if (status != ROWLOCK_OK) {
+        if (err != NULL)
+            *err = own;
+        return status;
+    }
+    status = my_undo_late(conn, ops, n, deadline, raced, err);
+    if (status != ROWLOCK_OK)
+        return status;
+    if (my_count_status(ops, n, ROWLOCK_OK) < n) {
+        for (size_t i = 0; i < n; i++) {
+            if (ops[i].status == ROWLOCK_OK) {
+                my_clear_answer(&ops[i]);
+                ops[i].status = STATUS_OPEN;
+            }
+        }
+    }
+    return ROWLOCK_OK;
+}
+
+static int acquire_all(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
+                       rowlock_error *err)
+{
+    my_patience patience = my_patience_start(deadline);
+
+    for (;;) {
+        int raced = 0, status = try_all(conn, ops, n, deadline, &raced, err);
+
+        if (status != ROWLOCK_OK || my_count_status(ops, n, ROWLOCK_OK) == n)
+            return status;
+        if (my_count_status(ops, n, ROWLOCK_BUSY) > 0)
+            break;
+        if (raced ? rlk_clock_us() >= deadline : !my_patience_pause(&patience))
+            break;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].status == STATUS_OPEN) {
+            my_clear_answer(&ops[i]);
+            ops[i].status = ROWLOCK_BUSY;
+        }
+    }
+    return ROWLOCK_OK;
+}
+
+int my_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
+               rowlock_error *err)
+{
+    int64_t deadline = my_deadline(timeout_ms);
+
+    my_start_call(ops, n);
+    rlk_ok(err);
+    if (all && n > 1)
+        return acquire_all(conn, ops, n, deadline, err);
+    return acquire_each(conn, ops, n, deadline, err);
+}
