@@ -111,7 +111,7 @@ static int work(int worker, void *payload)
         if (rowlock_acquire(&lock, shop->client, "stock", &options, &err) == ROWLOCK_OK) {
             items = sell(shop, lock, conn, i == 4);
             rowlock_release(&lock, NULL); /* after COMMIT; LOST if the lease has ended */
-        } else {
+        } else if (!err.retryable) { /* it is if so short a lease had ended before it was known */
             fprintf(stderr, "stock: %s\n", err.message);
             items = -1;
         }
@@ -138,8 +138,9 @@ int main(int argc, char **argv)
     if (!conn)
         return rowlock_close(&shop.client), 1;
     if (run(conn, "DROP TABLE IF EXISTS example_stock, example_sales") == 0 &&
-        run(conn, "CREATE TABLE example_stock (items INT) ENGINE = InnoDB") == 0 &&
-        run(conn, "INSERT INTO example_stock VALUES (40)") == 0 &&
+        run(conn, "CREATE TABLE example_stock (id INT PRIMARY KEY, items INT) ENGINE = InnoDB") ==
+            0 &&
+        run(conn, "INSERT INTO example_stock VALUES (1, 40)") == 0 &&
         run(conn, "CREATE TABLE example_sales (id INT AUTO_INCREMENT PRIMARY KEY)"
                   " ENGINE = InnoDB") == 0)
         failed = run_workers(work, &shop);

@@ -97,7 +97,7 @@ static int work(int worker, void *payload)
         if (rowlock_acquire(&lock, shop->client, "stock", &options, &err) == ROWLOCK_OK) {
             items = sell(shop, lock, db, i == 4);
             rowlock_release(&lock, NULL); /* after COMMIT; LOST if the lease has ended */
-        } else {
+        } else if (!err.retryable) { /* it is if so short a lease had ended before it was known */
             fprintf(stderr, "stock: %s\n", err.message);
             items = -1;
         }
