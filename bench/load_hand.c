@@ -2,7 +2,8 @@
  *
  * One name for all workers, nothing done under it. Counted is how often it changes hands: who takes
  * again what it has just given back has handed nothing over. The times are those from the release
- * (when it is called) to the moment at which somebody else has it. */
+ * (when it is called) to the moment at which somebody else has it. The more contend, the longer it
+ * takes until each of them has waited once, and has had its statements prepared. */
 #include "loads.h"
 
 #define NAME "bench-hand"
@@ -45,7 +46,7 @@ static int measure_as(bench_result *out, const bench_plan *plan, const bench_riv
     bench_job job = {.rival = rival,
                      .workers = contenders,
                      .processes = processes,
-                     .seconds = (contenders > 8 ? 2 : 1) * plan->seconds,
+                     .seconds = (plan->smoke ? 1 : contenders > 8 ? 6 : 2) * plan->seconds,
                      .prepare = bench_warm,
                      .work = work};
     bench_outcome outcome;
