@@ -101,17 +101,7 @@ static pg_statement acquire_params(pg_params *params, const rowlock_op *ops, siz
 
 static pg_statement acquire_one_params(pg_params *params, const rowlock_op *op)
 {
-    pg_params_clear(params);
-    pg_param(params);
-    pg_put_bytes(params, op->name, op->name_length);
-    pg_param(params);
-    pg_put_bytes(params, op->owner, strlen(op->owner));
-    pg_param(params);
-    pg_put_bytes(params, op->note, strlen(op->note));
-    pg_param(params);
-    pg_put_i64(params, op->ttl_us);
-    pg_param(params);
-    pg_put_bytes(params, op->attempt, sizeof op->attempt);
+    pg_start_with(params, op);
     pg_param(params);
     pg_put_i64(params, pg_place_of(op));
     return PG_ACQUIRE_ONE;

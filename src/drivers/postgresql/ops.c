@@ -75,6 +75,21 @@ static void put_field(pg_params *params, pg_field field, const rowlock_op *op)
     }
 }
 
+void pg_start_with(pg_params *params, const rowlock_op *op)
+{
+    pg_params_clear(params);
+    pg_param(params);
+    pg_put_bytes(params, op->name, op->name_length);
+    pg_param(params);
+    pg_put_bytes(params, op->owner, strlen(op->owner));
+    pg_param(params);
+    pg_put_bytes(params, op->note, strlen(op->note));
+    pg_param(params);
+    pg_put_i64(params, op->ttl_us);
+    pg_param(params);
+    pg_put_bytes(params, op->attempt, sizeof op->attempt);
+}
+
 void pg_add_array(pg_params *params, pg_field field, const rowlock_op *ops, size_t n)
 {
     static const uint32_t types[] = {

@@ -285,6 +285,9 @@ void pg_ask_all(rowlock_op *ops, size_t n);
 /* Those without an answer get this one, with nothing known of a holder. */
 void pg_answer_rest(rowlock_op *ops, size_t n, int status);
 
+/* The first parameters of what acquires one lock: name, owner, note, ttl, attempt. */
+void pg_start_with(pg_params *params, const rowlock_op *op);
+
 /* The next parameter: an array of this field of the ops that have no answer yet. */
 void pg_add_array(pg_params *params, pg_field field, const rowlock_op *ops, size_t n);
 

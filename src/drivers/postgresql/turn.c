@@ -24,17 +24,7 @@ static void turn_params(pg_link *conn, const rowlock_op *op, uint64_t heard, int
 {
     pg_params *params = &conn->params;
 
-    pg_params_clear(params);
-    pg_param(params);
-    pg_put_bytes(params, op->name, op->name_length);
-    pg_param(params);
-    pg_put_bytes(params, op->owner, strlen(op->owner));
-    pg_param(params);
-    pg_put_bytes(params, op->note, strlen(op->note));
-    pg_param(params);
-    pg_put_i64(params, op->ttl_us);
-    pg_param(params);
-    pg_put_bytes(params, op->attempt, sizeof op->attempt);
+    pg_start_with(params, op);
     pg_param(params);
     pg_put_i64(params, (int64_t)op->ticket);
     pg_param(params);
