@@ -356,6 +356,15 @@ struct rowlock_driver {
      * cannot be found out (a right that is missing) is a finding, not an error. */
     int (*diagnose)(void *conn, rowlock_finding_fn fn, void *payload, uint32_t timeout_ms,
                     rowlock_error *err);
+
+    /* MAY. What `release` and after it `acquire` (not all or none) do, in one round trip, where
+     * both do without a second one; so a name may stand in both. Where one half fails, and the
+     * other was carried out or may have been, the whole is OK, and the ops of the half that failed
+     * are BUSY with nothing known: an acquire with an empty holder, a release with `seen` as it
+     * was. The core asks for them again, alone. A driver that has this slot answers several
+     * connections at the same time. */
+    int (*exchange)(void *conn, rowlock_op *releases, size_t n, rowlock_op *acquires, size_t m,
+                    uint32_t timeout_ms, rowlock_error *err);
 };
 
 /* ---- for the functions of drivers' headers --------------------------------------------------- */

@@ -2,8 +2,10 @@
 #include "thread.h"
 
 #include <errno.h>
-#include <stdatomic.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "clock.h"
 
@@ -51,4 +53,24 @@ int rlk_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t until_us
         until.tv_sec++;
     }
     return pthread_cond_timedwait(cond, mutex, &until) != ETIMEDOUT || is_part;
+}
+
+int rlk_word_wait(_Atomic uint32_t *word, uint32_t value, int64_t until_us)
+{
+    int64_t left = until_us - rlk_clock_us();
+    struct timespec span;
+
+    if (left <= 0)
+        return 0;
+    if (left > LONGEST_US)
+        left = LONGEST_US;
+    span = (struct timespec){(time_t)(left / 1000000), (long)(left % 1000000) * 1000};
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &span, NULL, 0);
+    return 1; /* why it returned shows when it is called again */
+}
+
+void rlk_word_set(_Atomic uint32_t *word, uint32_t value)
+{
+    atomic_store_explicit(word, value, memory_order_release);
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }

@@ -3,6 +3,7 @@
 #define RLK_THREAD_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 /* A number of the calling thread's that no other thread of this process ever gets, unlike
@@ -15,5 +16,13 @@ int rlk_cond_init(pthread_cond_t *cond);
 /* Waits for a signal at most until rlk_clock_us() reads until_us; 0 if it is that. Wakes
  * spuriously. */
 int rlk_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t until_us);
+
+/* Waits, at most until rlk_clock_us() reads until_us, while *word is `value`; 0 if it is that late.
+ * Wakes spuriously. Cheaper than a condition variable where one thread waits for another: the one
+ * who is woken meets no mutex. */
+int rlk_word_wait(_Atomic uint32_t *word, uint32_t value, int64_t until_us);
+
+/* Sets it and wakes the one who waits for it, who may have freed the word when this returns. */
+void rlk_word_set(_Atomic uint32_t *word, uint32_t value);
 
 #endif

@@ -21,18 +21,19 @@
 
 enum { PATIENCE_PART = 4 };
 
+enum { MANY = 32 }; /* operations at a time */
+
 enum { PENDING, LEADS, SERVED, LEFT };
 
 /* One operation of a thread's, in its own memory. */
 struct rlk_rider {
     rlk_rider *next;
     size_t number; /* its place among those who came together */
+    rlk_kind kind;
     rowlock_op *op;
     int64_t until_us;
     rlk_sent sent;
-    pthread_mutex_t mutex; /* of its own, so that whoever is woken meets nobody */
-    pthread_cond_t woken;
-    int state;
+    _Atomic uint32_t state; /* what the thread waits for */
 };
 
 struct rlk_crate {
@@ -41,10 +42,11 @@ struct rlk_crate {
     rowlock_op ops[RLK_COMBINE_MAX];
 };
 
+/* Operations of one kind, or releases and, behind them, acquires. */
 typedef struct load {
-    rlk_kind kind;
+    rlk_kind kind; /* of the last */
     rowlock_op *ops;
-    size_t n;
+    size_t n, releases;
 } load;
 
 static int send_load(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
@@ -52,14 +54,61 @@ static int send_load(rowlock_client *client, void *conn, uint32_t timeout_ms, vo
 {
     const load *l = arg;
 
-    switch (l->kind) {
-    case RLK_ACQUIRE:
-        return client->driver.acquire(conn, l->ops, l->n, 0, timeout_ms, err);
-    case RLK_RENEW:
+    if (l->kind == RLK_RENEW)
         return client->driver.renew(conn, l->ops, l->n, timeout_ms, err);
-    default:
+    if (l->kind == RLK_RELEASE)
         return client->driver.release(conn, l->ops, l->n, timeout_ms, err);
-    }
+    if (l->releases == 0)
+        return client->driver.acquire(conn, l->ops, l->n, 0, timeout_ms, err);
+    return client->driver.exchange(conn, l->ops, l->releases, l->ops + l->releases,
+                                   l->n - l->releases, timeout_ms, err);
+}
+
+/* Releases and acquires travel together if the driver can send both at once. */
+static int is_joint(const rowlock_client *client, rlk_kind kind)
+{
+    return kind != RLK_RENEW && client->driver.exchange != NULL;
+}
+
+static rlk_combiner *combiner_of(rowlock_client *client, rlk_kind kind)
+{
+    return &client->combiners[is_joint(client, kind) ? RLK_RELEASE : kind];
+}
+
+/* How many requests may be under way, and how many must wait for another one to be worth it?
+ *
+ * One at a time, but where releases and acquires travel together. There few threads have a
+ * connection each, since nothing is gained by sharing one; one connection is left to those who
+ * renew. And of many one half may be on its way while the other is being served, but not less than
+ * half: a request costs as much as twenty operations. */
+static uint32_t most_at_once(const rowlock_client *client, const rlk_combiner *combiner,
+                             size_t *least)
+{
+    uint32_t connections = client->max_connections[RLK_USE_CALL];
+
+    *least = 1;
+    if (!is_joint(client, (rlk_kind)(combiner - client->combiners)) || connections <= 2)
+        return 1;
+    if (combiner->crowd <= connections)
+        return connections - 1;
+    if (combiner->crowd < MANY || combiner->is_called)
+        return 1;
+    *least = combiner->crowd / 2;
+    return 2;
+}
+
+/* May one more request be sent, with so many who wait? Under the mutex; if so it is counted. */
+static int may_lead(const rowlock_client *client, rlk_combiner *combiner, size_t n)
+{
+    size_t least;
+    uint32_t most = most_at_once(client, combiner, &least);
+
+    if (combiner->leaders > 0 && (combiner->leaders >= most || n < least))
+        return 0;
+    combiner->leaders++;
+    combiner->under_way++;
+    combiner->sent_at_us = rlk_clock_us();
+    return 1;
 }
 
 /* ---- the list: all under the client's mutex ---- */
@@ -72,12 +121,14 @@ static void append(rlk_combiner *combiner, rlk_rider *rider)
     else
         combiner->last->next = rider;
     combiner->last = rider;
+    combiner->waiting++;
 }
 
 static void put_first(rlk_combiner *combiner, rlk_rider *rider)
 {
     rider->next = combiner->first;
     combiner->first = rider;
+    combiner->waiting++;
     if (rider->next == NULL)
         combiner->last = rider;
 }
@@ -86,8 +137,10 @@ static rlk_rider *take_first(rlk_combiner *combiner)
 {
     rlk_rider *rider = combiner->first;
 
-    if (rider != NULL)
+    if (rider != NULL) {
         combiner->first = rider->next;
+        combiner->waiting--;
+    }
     return rider;
 }
 
@@ -108,17 +161,20 @@ static int withdraw(rlk_combiner *combiner, const rlk_rider *rider)
         before->next = at->next;
     if (combiner->last == at)
         combiner->last = before;
+    combiner->waiting--;
     return 1;
 }
 
 /* ---- the batch ---- */
 
-/* By name, and of the same name in the order in which they came. */
+/* Releases first, then by name, and of the same name in the order in which they came. */
 static int by_name(const void *a, const void *b)
 {
     const rlk_rider *x = *(rlk_rider *const *)a, *y = *(rlk_rider *const *)b;
-    int order = rlk_op_by_name(x->op, y->op);
+    int order = (int)x->kind - (int)y->kind;
 
+    if (order == 0)
+        order = rlk_op_by_name(x->op, y->op);
     return order != 0 ? order : (x->number > y->number) - (x->number < y->number);
 }
 
@@ -129,14 +185,19 @@ static int by_number(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
-/* No name twice: who comes second goes to the end of the array. How many stay. */
+static int are_doubles(const rlk_rider *a, const rlk_rider *b)
+{
+    return a->kind == b->kind && rlk_op_by_name(a->op, b->op) == 0;
+}
+
+/* No name twice in a kind: who comes second goes to the end of the array. How many stay. */
 static size_t part_doubles(rlk_rider **riders, size_t n)
 {
     rlk_rider *doubles[RLK_COMBINE_MAX];
     size_t kept = 1, parted = 0;
 
     for (size_t i = 1; i < n; i++) {
-        if (rlk_op_by_name(riders[i]->op, riders[kept - 1]->op) == 0)
+        if (are_doubles(riders[i], riders[kept - 1]))
             doubles[parted++] = riders[i];
         else
             riders[kept++] = riders[i];
@@ -155,16 +216,18 @@ static size_t gather(rowlock_client *client, rlk_combiner *combiner, rlk_rider *
     leader->number = 0;
     crate->riders[0] = leader;
     pthread_mutex_lock(&client->mutex);
-    while (n < RLK_COMBINE_MAX && combiner->first != NULL) {
+    while (n < RLK_COMBINE_MAX && combiner->waiting > 0) {
         crate->riders[n] = take_first(combiner);
         crate->riders[n]->number = n;
         n++;
     }
+    combiner->under_way += n - 1;
     pthread_mutex_unlock(&client->mutex);
     qsort(crate->riders, n, sizeof(rlk_rider *), by_name);
     kept = part_doubles(crate->riders, n);
     if (kept < n) {
         pthread_mutex_lock(&client->mutex);
+        combiner->under_way -= n - kept;
         while (n > kept)
             put_first(combiner, crate->riders[--n]);
         pthread_mutex_unlock(&client->mutex);
@@ -172,22 +235,17 @@ static size_t gather(rowlock_client *client, rlk_combiner *combiner, rlk_rider *
     return kept;
 }
 
-static void wake(rlk_rider *rider, int state)
+/* BUSY, and yet of an acquire no lease of somebody else's was seen to live, nor a queue, and of a
+ * release no other attempt: the row was locked, or lost in a race, at that moment, or its half of
+ * the batch was refused. Such a one is asked for with patience. */
+static int is_open(const rlk_rider *rider, const rowlock_op *op)
 {
-    pthread_mutex_lock(&rider->mutex);
-    rider->state = state;
-    pthread_cond_signal(&rider->woken);
-    pthread_mutex_unlock(&rider->mutex);
-}
-
-/* BUSY, and yet no lease of somebody else's was seen to live, nor a queue: the row was locked, or
- * lost in a race, at that moment, and is to be asked for with patience. */
-static int is_open(rlk_kind kind, const rowlock_op *op)
-{
-    int is_held =
-        op->holder[0] != '\0' && op->remaining_us > 0 && strcmp(op->holder, op->owner) != 0;
-
-    return kind == RLK_ACQUIRE && op->status == ROWLOCK_BUSY && !op->is_queue && !is_held;
+    if (op->status != ROWLOCK_BUSY || rider->kind == RLK_RENEW)
+        return 0;
+    if (rider->kind == RLK_RELEASE)
+        return memcmp(op->seen, rider->op->seen, sizeof op->seen) == 0;
+    return !op->is_queue &&
+           (op->holder[0] == '\0' || op->remaining_us <= 0 || strcmp(op->holder, op->owner) == 0);
 }
 
 static void count_batch(rowlock_client *client, size_t n, int rc, const rowlock_error *err)
@@ -200,56 +258,73 @@ static void count_batch(rowlock_client *client, size_t n, int rc, const rowlock_
         rlk_count(&client->counters.deadlock_retries, n);
 }
 
-/* Sends the batch and tells everybody but the leader. What was wrong with it everybody finds out
- * for itself. */
-static void run_batch(rowlock_client *client, rlk_kind kind, rlk_rider *leader, rlk_crate *crate,
-                      size_t n)
+/* Sends the batch. What was wrong with it everybody finds out for itself. */
+static int run_batch(rowlock_client *client, const rlk_rider *leader, rlk_crate *crate, size_t n,
+                     rlk_sent *sent)
 {
+    load all = {.kind = crate->riders[n - 1]->kind, .ops = crate->ops, .n = n};
     int64_t until = leader->until_us;
-    rlk_sent sent = {0};
     rowlock_error err;
     int rc, again;
 
     for (size_t i = 0; i < n; i++) {
         crate->ops[i] = *crate->riders[i]->op;
+        all.releases += crate->riders[i]->kind == RLK_RELEASE;
         until = crate->riders[i]->until_us < until ? crate->riders[i]->until_us : until;
     }
-    rc =
-        rlk_call_first(client, until, send_load, &(load){kind, crate->ops, n}, &sent, &again, &err);
+    rc = rlk_call_first(client, until, send_load, &all, sent, &again, &err);
     count_batch(client, n, rc, &err);
+    return rc;
+}
+
+/* Gives everybody its answer, and wakes all but the leader. */
+static void tell_all(rlk_rider *leader, rlk_crate *crate, size_t n, int rc, const rlk_sent *sent)
+{
     for (size_t i = 0; i < n; i++) {
         rlk_rider *rider = crate->riders[i];
-        int is_served = rc == ROWLOCK_OK && !is_open(kind, &crate->ops[i]);
+        int is_served = rc == ROWLOCK_OK && !is_open(rider, &crate->ops[i]);
 
         if (is_served)
             *rider->op = crate->ops[i];
-        rider->sent = sent;
+        rider->sent = *sent;
         if (rider != leader)
-            wake(rider, is_served ? SERVED : LEFT);
+            rlk_word_set(&rider->state, is_served ? SERVED : LEFT);
         else
             rider->state = is_served ? SERVED : LEFT;
     }
 }
 
-/* The next one leads, if there is one; not after a request that took so long that another was sent
- * in its place: else one that was stuck for a moment would leave two at once behind, for good. */
-static void pass_on(rowlock_client *client, rlk_combiner *combiner, rlk_crate *crate,
+/* A request took so long that another was sent in its place. Under the mutex. */
+static int was_replaced(rlk_combiner *combiner, int64_t since_us)
+{
+    if (combiner->replaced == 0 || rlk_clock_us() - since_us < PATIENCE_US)
+        return 0;
+    combiner->replaced--;
+    return 1;
+}
+
+/* The next one leads, if there is one, before anybody is called back or a pause is made. */
+static void pass_on(rowlock_client *client, rlk_combiner *combiner, rlk_crate *crate, size_t n,
                     int64_t since_us)
 {
-    int was_stuck = rlk_clock_us() - since_us >= PATIENCE_US;
-    rlk_rider *next;
+    rlk_rider *next = NULL;
 
     pthread_mutex_lock(&client->mutex);
     if (crate != NULL) {
         crate->next = combiner->crates;
         combiner->crates = crate;
     }
-    next = was_stuck && combiner->leaders > 1 ? NULL : take_first(combiner);
-    if (next == NULL)
+    combiner->crowd = combiner->under_way + combiner->waiting;
+    combiner->under_way -= n;
+    if (!was_replaced(combiner, since_us)) {
         combiner->leaders--;
+        if (combiner->waiting > 0 && may_lead(client, combiner, combiner->waiting))
+            next = take_first(combiner);
+        combiner->is_called |= next != NULL;
+    }
     pthread_mutex_unlock(&client->mutex);
     if (next != NULL)
-        wake(next, LEADS);
+        rlk_word_set(&next->state, LEADS);
 }
 
 static rlk_crate *find_crate(rowlock_client *client, rlk_combiner *combiner)
@@ -258,7 +333,8 @@ static rlk_crate *find_crate(rowlock_client *client, rlk_combiner *combiner)
     int is_wanted;
 
     pthread_mutex_lock(&client->mutex);
-    is_wanted = combiner->first != NULL;
+    combiner->is_called = 0;
+    is_wanted = combiner->waiting > 0;
     if (is_wanted && combiner->crates != NULL) {
         crate = combiner->crates;
         combiner->crates = crate->next;
@@ -267,31 +343,34 @@ static rlk_crate *find_crate(rowlock_client *client, rlk_combiner *combiner)
     return is_wanted && crate == NULL ? malloc(sizeof *crate) : crate;
 }
 
-static int go_alone(rowlock_client *client, rlk_kind kind, rlk_rider *rider, rowlock_error *err)
+static int go_alone(rowlock_client *client, rlk_rider *rider, rowlock_error *err)
 {
-    return rlk_call_again(client, rider->until_us, send_load, &(load){kind, rider->op, 1},
+    return rlk_call_again(client, rider->until_us, send_load, &(load){rider->kind, rider->op, 1, 0},
                           &rider->sent, err);
 }
 
-/* Sends what has gathered, or only its own. The next one leads before anybody is called back or a
- * pause is made. */
-static int lead(rowlock_client *client, rlk_kind kind, rlk_rider *rider, rowlock_error *err)
+/* Sends what has gathered, or only its own. */
+static int lead(rowlock_client *client, rlk_rider *rider, rowlock_error *err)
 {
-    rlk_combiner *combiner = &client->combiners[kind];
+    rlk_combiner *combiner = combiner_of(client, rider->kind);
     rlk_crate *crate = find_crate(client, combiner);
     size_t n = crate == NULL ? 1 : gather(client, combiner, rider, crate);
-    load own = {kind, rider->op, 1};
+    load own = {rider->kind, rider->op, 1, 0};
     int64_t since = rlk_clock_us();
-    int rc = rlk_ok(err), again = 0;
+    rlk_sent sent;
+    int rc, again = 0;
 
     if (n > 1)
-        run_batch(client, kind, rider, crate, n);
+        rc = run_batch(client, rider, crate, n, &sent);
     else
         rc = rlk_call_first(client, rider->until_us, send_load, &own, &rider->sent, &again, err);
-    pass_on(client, combiner, crate, since);
-    if (n > 1 && rider->state == LEFT)
-        return go_alone(client, kind, rider, err);
-    return rlk_call_rest(client, rider->until_us, send_load, &own, &rider->sent, rc, again, err);
+    if (n > 1)
+        tell_all(rider, crate, n, rc, &sent);
+    pass_on(client, combiner, crate, n, since);
+    if (n == 1)
+        return rlk_call_rest(client, rider->until_us, send_load, &own, &rider->sent, rc, again,
+                             err);
+    return rider->state == LEFT ? go_alone(client, rider, err) : rlk_ok(err);
 }
 
 static int64_t patience(const rlk_rider *rider, int64_t now)
@@ -301,29 +380,39 @@ static int64_t patience(const rlk_rider *rider, int64_t now)
     return part < PATIENCE_US ? part : PATIENCE_US;
 }
 
-/* Waits to be woken. The request that is under way may be stuck, or the link be slow: who has no
- * patience left sends another one, on another connection, with all that wait. */
-static int wait_for_answer(rowlock_client *client, rlk_combiner *combiner, rlk_rider *rider)
+/* Who has no patience left sends another request, on another connection, with all that wait; not if
+ * one was sent since: after a pause of the whole process, all would. Else *until_us is when to come
+ * again. Off the list it is under way, or about to be put back. */
+static int replace(rowlock_client *client, rlk_combiner *combiner, const rlk_rider *rider,
+                   int64_t patience_us, int64_t *until_us)
 {
-    int64_t now = rlk_clock_us(), until = now + patience(rider, now);
-    int state;
+    int64_t now = rlk_clock_us(), due;
+    int leads;
 
-    pthread_mutex_lock(&rider->mutex);
-    while (rider->state == PENDING) {
-        if (rlk_cond_wait(&rider->woken, &rider->mutex, until) || rider->state != PENDING)
-            continue;
-        pthread_mutex_unlock(&rider->mutex);
-        pthread_mutex_lock(&client->mutex);
-        if (withdraw(combiner, rider)) {
-            combiner->leaders++;
-            rider->state = LEADS; /* nobody else knows it any more */
-        }
-        pthread_mutex_unlock(&client->mutex);
-        pthread_mutex_lock(&rider->mutex);
-        until = rlk_clock_us() + PATIENCE_US; /* else it is under way, or about to be put back */
+    pthread_mutex_lock(&client->mutex);
+    due = combiner->sent_at_us + patience_us;
+    leads = now >= due && withdraw(combiner, rider);
+    *until_us = now < due ? due : now + PATIENCE_US;
+    if (leads) {
+        combiner->replaced++;
+        combiner->under_way++;
+        combiner->sent_at_us = now;
     }
-    state = rider->state;
-    pthread_mutex_unlock(&rider->mutex);
+    pthread_mutex_unlock(&client->mutex);
+    return leads;
+}
+
+/* Waits to be woken. The request that is under way may be stuck, or the link be slow. */
+static uint32_t wait_for_answer(rowlock_client *client, rlk_combiner *combiner, rlk_rider *rider)
+{
+    int64_t now = rlk_clock_us(), span = patience(rider, now), until = now + span;
+    uint32_t state;
+
+    while ((state = atomic_load_explicit(&rider->state, memory_order_acquire)) == PENDING) {
+        if (!rlk_word_wait(&rider->state, PENDING, until) &&
+            replace(client, combiner, rider, span, &until))
+            return LEADS;
+    }
     return state;
 }
 
@@ -333,42 +422,36 @@ static int join(rowlock_client *client, rlk_combiner *combiner, rlk_rider *rider
     int leads;
 
     pthread_mutex_lock(&client->mutex);
-    leads = combiner->leaders == 0;
-    if (leads)
-        combiner->leaders++;
-    else
+    leads = may_lead(client, combiner, combiner->waiting + 1);
+    if (!leads)
         append(combiner, rider);
     pthread_mutex_unlock(&client->mutex);
     return leads;
 }
 
-static int ride(rowlock_client *client, rlk_kind kind, rlk_rider *rider, rowlock_error *err)
+static int ride(rowlock_client *client, rlk_rider *rider, rowlock_error *err)
 {
-    rlk_combiner *combiner = &client->combiners[kind];
-    int state = LEADS;
+    rlk_combiner *combiner = combiner_of(client, rider->kind);
+    uint32_t state = LEADS;
 
     if (!join(client, combiner, rider))
         state = wait_for_answer(client, combiner, rider);
     if (state == LEADS)
-        return lead(client, kind, rider, err);
-    return state == LEFT ? go_alone(client, kind, rider, err) : rlk_ok(err);
+        return lead(client, rider, err);
+    return state == LEFT ? go_alone(client, rider, err) : rlk_ok(err);
 }
 
 int rlk_combine(rowlock_client *client, rlk_kind kind, rowlock_op *op, int64_t bound_us,
                 rlk_sent *sent, rowlock_error *err)
 {
-    rlk_rider rider = {
-        .op = op, .until_us = rlk_clock_us() + bound_us, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    rlk_rider rider = {.kind = kind, .op = op, .until_us = rlk_clock_us() + bound_us};
     rowlock_error local;
     int rc;
 
     err = err == NULL ? &local : err;
     if (bound_us < client->call_timeout_us / 2) /* too little to make it that of others */
-        return rlk_call(client, bound_us, send_load, &(load){kind, op, 1}, sent, err);
-    rlk_cond_init(&rider.woken);
-    rc = ride(client, kind, &rider, err);
-    pthread_cond_destroy(&rider.woken);
-    pthread_mutex_destroy(&rider.mutex);
+        return rlk_call(client, bound_us, send_load, &(load){kind, op, 1, 0}, sent, err);
+    rc = ride(client, &rider, err);
     *sent = rider.sent;
     return rc;
 }

@@ -127,17 +127,24 @@ typedef struct rlk_waiter {
     int is_gone;   /* its ticket was not found */
 } rlk_waiter;
 
-typedef enum rlk_kind { RLK_ACQUIRE, RLK_RENEW, RLK_RELEASE, RLK_KINDS } rlk_kind;
+/* In a request that has both, releases come before acquires. */
+typedef enum rlk_kind { RLK_RELEASE, RLK_ACQUIRE, RLK_RENEW, RLK_KINDS } rlk_kind;
 
 enum { RLK_COMBINE_MAX = 256 }; /* operations in one request */
 
-/* Threads that wait for a request of one kind to come back, to send the next one. */
+/* Threads that wait for a request to come back, to send the next one. */
 typedef struct rlk_rider rlk_rider;
 typedef struct rlk_crate rlk_crate;
 
 typedef struct rlk_combiner {
-    rlk_rider *first, *last; /* in the order in which they came */
-    uint32_t leaders;        /* requests under way */
+    rlk_rider *first, *last; /* in the order in which they came, */
+    size_t waiting;          /* so many */
+    size_t under_way;        /* operations in requests that have not come back */
+    size_t crowd;            /* both, when the last one did */
+    int is_called;           /* the one who is to send the next is woken, and has not begun */
+    int64_t sent_at_us;      /* when one was last sent */
+    uint32_t leaders;        /* requests under way, without */
+    uint32_t replaced;       /* those that took too long, in whose place others were sent */
     rlk_crate *crates;       /* room for batches, not in use */
 } rlk_combiner;
 

@@ -21,6 +21,7 @@ static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
 static int to_hold, came, let_go; /* those at the gate: came - let_go */
 static int has_plan;
 static enum fake_fault batch_fault, later_fault;
+static rlk_kind refused = RLK_KINDS; /* none */
 static atomic_int over, begun;
 static _Thread_local struct asker *self;
 
@@ -47,6 +48,23 @@ int __wrap_rlk_cond_wait(pthread_cond_t *cond, pthread_mutex_t *locked, int64_t 
     }
     pthread_cond_timedwait(cond, locked, &soon);
     return 1;
+}
+
+int __real_rlk_word_wait(_Atomic uint32_t *word, uint32_t value, int64_t until_us);
+int __wrap_rlk_word_wait(_Atomic uint32_t *word, uint32_t value, int64_t until_us);
+
+int __wrap_rlk_word_wait(_Atomic uint32_t *word, uint32_t value, int64_t until_us)
+{
+    int64_t now = rlk_clock_us();
+
+    if (now >= until_us) {
+        atomic_fetch_add(&over, 1);
+        return 0;
+    }
+    atomic_fetch_add(&begun, 1);
+    if (self != NULL)
+        atomic_store(&self->has_waited, 1);
+    return __real_rlk_word_wait(word, value, now + 1000);
 }
 
 int waits_over(void)
@@ -111,6 +129,13 @@ void plan_batch(enum fake_fault fault, enum fake_fault afterwards)
     pthread_mutex_unlock(&mutex);
 }
 
+void refuse_half(rlk_kind kind)
+{
+    pthread_mutex_lock(&mutex);
+    refused = kind;
+    pthread_mutex_unlock(&mutex);
+}
+
 /* Takes what is planned. */
 static enum fake_fault planned(enum fake_fault *later)
 {
@@ -134,11 +159,12 @@ static int is_sorted(const rowlock_op *ops, size_t n)
 }
 
 /* Notes it, and stands at the gate if it is shut. */
-static void come_in(rlk_kind kind, const rowlock_op *ops, size_t n)
+static void come_in(rlk_kind kind, const rowlock_op *ops, size_t n, size_t releases)
 {
     pthread_mutex_lock(&mutex);
     if (request_count < MOST_REQUESTS)
-        requests[request_count++] = (struct request){kind, n, is_sorted(ops, n)};
+        requests[request_count++] = (struct request){
+            kind, n, releases, is_sorted(ops, releases) && is_sorted(ops + releases, n - releases)};
     if (to_hold > 0) {
         int number = came++;
 
@@ -178,7 +204,7 @@ static int serve(rlk_kind kind, void *conn, rowlock_op *ops, size_t n, int all, 
     enum fake_fault fault = FAKE_NONE, later = FAKE_NONE;
     int rc;
 
-    come_in(kind, ops, n);
+    come_in(kind, ops, n, 0);
     if (on_request != NULL)
         on_request(kind, ops, n, 0);
     if (n > 1)
@@ -211,17 +237,65 @@ static int scene_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout
     return serve(RLK_RELEASE, conn, ops, n, 0, timeout_ms, err);
 }
 
+static int answer_half(rlk_kind kind, void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms,
+                       rowlock_error *err)
+{
+    int is_refused;
+
+    pthread_mutex_lock(&mutex);
+    is_refused = refused == kind;
+    if (is_refused)
+        refused = RLK_KINDS;
+    pthread_mutex_unlock(&mutex);
+    for (size_t i = 0; is_refused && i < n; i++) {
+        ops[i].status = ROWLOCK_BUSY;
+        ops[i].holder[0] = '\0';
+        ops[i].remaining_us = 0;
+    }
+    return is_refused ? rlk_ok(err) : pass(kind, conn, ops, n, 0, timeout_ms, err);
+}
+
+/* The core has both halves in one array. */
+static int scene_exchange(void *conn, rowlock_op *releases, size_t n, rowlock_op *acquires,
+                          size_t m, uint32_t timeout_ms, rowlock_error *err)
+{
+    enum fake_fault fault, later;
+    int rc;
+
+    assert_ptr_equal(acquires, releases + n);
+    come_in(RLK_ACQUIRE, releases, n + m, n);
+    fault = planned(&later);
+    rc = answer_half(RLK_RELEASE, conn, releases, n, timeout_ms, err);
+    if (fault != FAKE_NONE)
+        fake_plan(1, fault, 0);
+    if (rc == ROWLOCK_OK)
+        rc = answer_half(RLK_ACQUIRE, conn, acquires, m, timeout_ms, err);
+    return rc;
+}
+
 /* ---- set-up */
 
-void scene_open(const rowlock_options *options)
+static void open_scene(const rowlock_options *options, int has_exchange)
 {
     rowlock_driver driver = *fake_driver();
 
     driver.acquire = scene_acquire;
     driver.renew = scene_renew;
     driver.release = scene_release;
+    driver.exchange = has_exchange ? scene_exchange : NULL;
     rowlock_close(&client);
     assert_status(OK, rowlock_open(&client, &driver, "fake", options, NULL));
+    request_count = 0;
+}
+
+void scene_open(const rowlock_options *options)
+{
+    open_scene(options, 0);
+}
+
+void scene_open_joint(const rowlock_options *options)
+{
+    open_scene(options, 1);
 }
 
 int scene_set_up(void **state)
@@ -231,6 +305,7 @@ int scene_set_up(void **state)
     batch_fault = later_fault = FAKE_NONE;
     on_request = NULL;
     bad_name = NULL;
+    refused = RLK_KINDS;
     memset(askers, 0, sizeof askers);
     for (size_t i = 0; i < MOST_ASKERS; i++) {
         struct asker *a = &askers[i];
@@ -241,7 +316,6 @@ int scene_set_up(void **state)
         a->options = (rowlock_acquire_options)ROWLOCK_ACQUIRE_OPTIONS_INIT;
     }
     scene_open(NULL);
-    request_count = 0;
     return 0;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Threads of one client that ask at the same time, on a driver that can be held up and that notes
- * what it was sent. The program is linked with --wrap=rlk_cond_wait: whoever waits for another
- * thread does so by the fake clock, so that patience ends when the case says so. */
+ * what it was sent. The program is linked with --wrap=rlk_cond_wait and --wrap=rlk_word_wait:
+ * whoever waits for another thread does so by the fake clock, so that patience ends when the case
+ * says so. */
 #ifndef COMBINE_SCENE_H
 #define COMBINE_SCENE_H
 
@@ -13,7 +14,7 @@
 
 #include "core.h"
 
-enum { MOST_ASKERS = 20, MOST_REQUESTS = 400 };
+enum { MOST_ASKERS = 64, MOST_REQUESTS = 400 };
 
 /* Those who wait for a request lose patience after this. */
 #define PATIENCE_US (100 * MS)
@@ -30,9 +31,9 @@ struct asker {
 };
 
 struct request {
-    rlk_kind kind;
-    size_t n;
-    int is_sorted; /* and no name is in it twice */
+    rlk_kind kind;      /* of the last operation */
+    size_t n, releases; /* so many of them, in one with acquires */
+    int is_sorted;      /* and no name is twice in a half of it */
 };
 
 extern rowlock_client *client;
@@ -43,7 +44,8 @@ extern size_t request_count;
 /* A client on that driver, and askers with names and owners of their own that acquire. */
 int scene_set_up(void **state);
 int scene_tear_down(void **state);
-void scene_open(const rowlock_options *options); /* another client instead */
+void scene_open(const rowlock_options *options);       /* another client instead, */
+void scene_open_joint(const rowlock_options *options); /* and one whose driver has `exchange` */
 
 int ask_acquire(struct asker *asker);
 int ask_renew(struct asker *asker);
@@ -59,6 +61,9 @@ void await_held(int requests);
 
 /* The next request with several operations ends so, and every call after it like this. */
 void plan_batch(enum fake_fault fault, enum fake_fault afterwards);
+
+/* The next exchange is told that this half of it was refused. */
+void refuse_half(rlk_kind kind);
 
 /* Called with each request, before and after the database has seen it; reset by the next set_up. */
 extern void (*on_request)(rlk_kind kind, rowlock_op *ops, size_t n, int is_done);

@@ -6,7 +6,7 @@
 
 #include "combine_scene.h"
 
-enum { N = MOST_ASKERS };
+enum { N = 20 };
 
 static uint32_t holds_of(const struct asker *a)
 {

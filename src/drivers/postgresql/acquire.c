@@ -31,8 +31,7 @@ static int is_held_by_other(const rowlock_op *op, const PGresult *result, int ro
            strcmp(PQgetvalue(result, row, ACQUIRE_HOLDER), op->owner) != 0;
 }
 
-/* Answers how many rows were there and free. */
-static size_t read_acquired(rowlock_op *ops, size_t n, const PGresult *result)
+size_t pg_read_acquired(rowlock_op *ops, size_t n, const PGresult *result)
 {
     size_t free_rows = 0;
 
@@ -76,7 +75,7 @@ static int any_busy(const rowlock_op *ops, size_t n)
     return 0;
 }
 
-static pg_statement acquire_free_params(pg_params *params, const rowlock_op *ops, size_t n)
+pg_statement pg_acquire_free_params(pg_params *params, const rowlock_op *ops, size_t n)
 {
     pg_params_clear(params);
     pg_add_array(params, PG_FIELD_NAME, ops, n);
@@ -90,7 +89,7 @@ static pg_statement acquire_free_params(pg_params *params, const rowlock_op *ops
 static pg_statement acquire_params(pg_params *params, const rowlock_op *ops, size_t n, int all,
                                    int pass_over)
 {
-    acquire_free_params(params, ops, n);
+    pg_acquire_free_params(params, ops, n);
     pg_param(params);
     pg_put_bool(params, all);
     pg_param(params);
@@ -107,8 +106,8 @@ static pg_statement acquire_one_params(pg_params *params, const rowlock_op *op)
     return PG_ACQUIRE_ONE;
 }
 
-/* May the short statement come first? It takes no ticket off the queue, and not all or none. */
-static int is_short(const pg_link *conn, const rowlock_op *ops, size_t n, int all)
+/* Not all or none, and it takes no ticket off the queue. */
+int pg_may_acquire_free(const pg_link *conn, const rowlock_op *ops, size_t n, int all)
 {
     if (!conn->meets_free || (all && n > 1))
         return 0;
@@ -123,11 +122,12 @@ static int acquire_free(pg_link *conn, rowlock_op *ops, size_t n, size_t *free_r
                         int64_t deadline, rowlock_error *err)
 {
     PGresult *result;
-    int status = pg_call(conn, acquire_free_params(&conn->params, ops, n), &result, deadline, err);
+    int status =
+        pg_call(conn, pg_acquire_free_params(&conn->params, ops, n), &result, deadline, err);
 
     if (status != ROWLOCK_OK)
         return status;
-    *free_rows += read_acquired(ops, n, result);
+    *free_rows += pg_read_acquired(ops, n, result);
     PQclear(result);
     return ROWLOCK_OK;
 }
@@ -144,7 +144,7 @@ static int acquire_round(pg_link *conn, rowlock_op *ops, size_t n, int all, int 
 
     if (status != ROWLOCK_OK)
         return status;
-    *free_rows += read_acquired(ops, n, result);
+    *free_rows += pg_read_acquired(ops, n, result);
     if (pass_over)
         read_passed_over(ops, n, result);
     if (pass_over || (all && any_busy(ops, n)))
@@ -165,11 +165,9 @@ static int after_some(rowlock_op *ops, size_t n, int status, rowlock_error *err)
     return rlk_ok(err);
 }
 
-/* What the short statement has left, `free_rows` being those that it took. */
-static int acquire_rest(pg_link *conn, rowlock_op *ops, size_t n, int all, size_t free_rows,
-                        int64_t deadline, rowlock_error *err)
+int pg_acquire_rest(pg_link *conn, rowlock_op *ops, size_t n, int all, int pass_over,
+                    size_t free_rows, int64_t deadline, rowlock_error *err)
 {
-    int pass_over = n > 1 && !all; /* nobody waits for the sake of another */
     size_t taken = free_rows;
 
     for (int round = 0; round < ROUNDS && pg_unanswered(ops, n) > 0; round++) {
@@ -194,6 +192,7 @@ int pg_acquire(void *memory, rowlock_op *ops, size_t n, int all, uint32_t timeou
 {
     pg_link *conn = memory;
     int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
+    int pass_over = n > 1 && !all; /* nobody waits for the sake of another */
     size_t free_rows = 0;
     rowlock_error local;
     int status = ROWLOCK_OK;
@@ -201,8 +200,9 @@ int pg_acquire(void *memory, rowlock_op *ops, size_t n, int all, uint32_t timeou
     if (err == NULL)
         err = &local;
     pg_ask_all(ops, n);
-    if (is_short(conn, ops, n, all))
+    if (pg_may_acquire_free(conn, ops, n, all))
         status = acquire_free(conn, ops, n, &free_rows, deadline, err);
-    return status != ROWLOCK_OK ? status
-                                : acquire_rest(conn, ops, n, all, free_rows, deadline, err);
+    return status != ROWLOCK_OK
+               ? status
+               : pg_acquire_rest(conn, ops, n, all, pass_over, free_rows, deadline, err);
 }

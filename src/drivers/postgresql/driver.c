@@ -196,6 +196,7 @@ const rowlock_driver *rowlock_postgresql(void)
         .look = pg_look,
         .waiters = pg_waiters,
         .diagnose = pg_diagnose,
+        .exchange = pg_exchange,
     };
 
     return &driver;

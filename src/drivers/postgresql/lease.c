@@ -45,7 +45,7 @@ int pg_renew(void *memory, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlo
     return rlk_ok(err);
 }
 
-static void release_free_params(pg_params *params, const rowlock_op *ops, size_t n)
+pg_statement pg_release_free_params(pg_params *params, const rowlock_op *ops, size_t n)
 {
     pg_params_clear(params);
     pg_add_array(params, PG_FIELD_NAME, ops, n);
@@ -53,11 +53,12 @@ static void release_free_params(pg_params *params, const rowlock_op *ops, size_t
     pg_add_array(params, PG_FIELD_FENCE, ops, n);
     pg_add_array(params, PG_FIELD_ATTEMPT, ops, n);
     pg_add_array(params, PG_FIELD_SEEN, ops, n);
+    return PG_RELEASE_FREE;
 }
 
 static void release_params(pg_link *conn, const rowlock_op *ops, size_t n, int tell)
 {
-    release_free_params(&conn->params, ops, n);
+    pg_release_free_params(&conn->params, ops, n);
     pg_add_channels(conn, ops, n, tell);
 }
 
@@ -80,13 +81,23 @@ static void release_one_params(pg_link *conn, const rowlock_op *op, int tell)
 }
 
 /* A row with an attempt in it was not released: others have changed it. */
-static void read_released(rowlock_op *op, const PGresult *result, int row)
+static void read_one_released(rowlock_op *op, const PGresult *result, int row)
 {
     op->hold_count = (uint32_t)pg_get_int(result, row, RELEASE_COUNT);
     op->status = ROWLOCK_OK;
     if (PQgetlength(result, row, RELEASE_FOUND) == ROWLOCK_ATTEMPT_SIZE) {
         memcpy(op->seen, PQgetvalue(result, row, RELEASE_FOUND), ROWLOCK_ATTEMPT_SIZE);
         op->status = ROWLOCK_BUSY;
+    }
+}
+
+void pg_read_released(rowlock_op *ops, size_t n, const PGresult *result)
+{
+    for (int row = 0; row < PQntuples(result); row++) {
+        rowlock_op *op = pg_op_of_row(ops, n, result, row);
+
+        if (op != NULL)
+            read_one_released(op, result, row);
     }
 }
 
@@ -110,35 +121,35 @@ static int release_round(pg_link *conn, pg_statement statement, rowlock_op *ops,
 
     if (status != ROWLOCK_OK)
         return status;
-    for (int row = 0; row < PQntuples(result); row++) {
-        rowlock_op *op = pg_op_of_row(ops, n, result, row);
-
-        if (op != NULL)
-            read_released(op, result, row);
-    }
+    pg_read_released(ops, n, result);
     PQclear(result);
     return ROWLOCK_OK;
 }
 
-static int release_all(pg_link *conn, rowlock_op *ops, size_t n, int tell, int64_t deadline,
-                       rowlock_error *err)
+/* The usual case; those it is not are left without an answer. */
+static int release_short(pg_link *conn, rowlock_op *ops, size_t n, int64_t deadline,
+                         rowlock_error *err)
 {
-    int status = ROWLOCK_OK;
+    const rowlock_op *ringer = find_ringer(conn, ops, n);
 
-    pg_ask_all(ops, n);
     if (n == 1) {
         /* Who waits for one that has a bell waits for that. */
-        release_one_params(conn, ops, tell && find_ringer(conn, ops, n) == NULL);
-        status = release_round(conn, PG_RELEASE_ONE, ops, n, deadline, err);
-    } else if (find_ringer(conn, ops, n) == NULL) {
-        release_free_params(&conn->params, ops, n);
-        status = release_round(conn, PG_RELEASE_FREE, ops, n, deadline, err);
+        release_one_params(conn, ops, ringer == NULL);
+        return release_round(conn, PG_RELEASE_ONE, ops, n, deadline, err);
     }
-    if (status == ROWLOCK_OK && pg_unanswered(ops, n) > 0) {
-        release_params(conn, ops, n, tell);
-        status = release_round(conn, PG_RELEASE, ops, n, deadline, err);
-    }
-    return status;
+    if (ringer != NULL)
+        return ROWLOCK_OK;
+    return release_round(conn, pg_release_free_params(&conn->params, ops, n), ops, n, deadline,
+                         err);
+}
+
+static int release_long(pg_link *conn, rowlock_op *ops, size_t n, int tell, int64_t deadline,
+                        rowlock_error *err)
+{
+    if (pg_unanswered(ops, n) == 0)
+        return ROWLOCK_OK;
+    release_params(conn, ops, n, tell);
+    return release_round(conn, PG_RELEASE, ops, n, deadline, err);
 }
 
 /* That a row is locked must not become unknown because the last of the time is too little to be
@@ -159,6 +170,19 @@ static int tell_locked(int status, rowlock_error *err)
                            "ROLLBACK");
 }
 
+int pg_release_rest(pg_link *conn, rowlock_op *ops, size_t n, int tell, int64_t deadline,
+                    rowlock_error *err)
+{
+    int status = release_long(conn, ops, n, tell, deadline, err);
+
+    if (tell && pg_is_telling_refused(status, err))
+        status = release_long(conn, ops, n, 0, deadline, err);
+    if (status != ROWLOCK_OK)
+        return tell_locked(status, err);
+    pg_answer_rest(ops, n, ROWLOCK_LOST);
+    return rlk_ok(err);
+}
+
 int pg_release(void *memory, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
 {
     pg_link *conn = memory;
@@ -168,13 +192,12 @@ int pg_release(void *memory, rowlock_op *ops, size_t n, uint32_t timeout_ms, row
 
     if (err == NULL)
         err = &local;
-    status = release_all(conn, ops, n, 1, deadline, err);
+    pg_ask_all(ops, n);
+    status = release_short(conn, ops, n, deadline, err);
     if (pg_is_telling_refused(status, err))
-        status = release_all(conn, ops, n, 0, deadline, err);
-    if (status != ROWLOCK_OK)
-        return tell_locked(status, err);
-    pg_answer_rest(ops, n, ROWLOCK_LOST);
-    return rlk_ok(err);
+        return pg_release_rest(conn, ops, n, 0, deadline, err);
+    return status == ROWLOCK_OK ? pg_release_rest(conn, ops, n, 1, deadline, err)
+                                : tell_locked(status, err);
 }
 
 static int force_round(pg_link *conn, rowlock_op *op, int tell, int64_t deadline,

@@ -6,6 +6,7 @@
  *   address.c  the user's address and the defaults that are added to it
  *   acquire.c  acquire
  *   lease.c    renew, release, force_release
+ *   exchange.c release and acquire at once
  *   queue.c    enqueue, leave, look
  *   turn.c     turn
  *   bell.c     bells and notifications: what a waiter's connection has besides its ticket
@@ -310,6 +311,27 @@ typedef enum pg_queue_verdict {
     PG_VERDICT_AGAIN
 } pg_queue_verdict;
 
+/* ---- acquire.c */
+
+/* May the short statement for free rows come first? Its parameters; and what it, or the long one,
+ * has answered: how many rows were there and free. */
+int pg_may_acquire_free(const pg_link *conn, const rowlock_op *ops, size_t n, int all);
+pg_statement pg_acquire_free_params(pg_params *params, const rowlock_op *ops, size_t n);
+size_t pg_read_acquired(rowlock_op *ops, size_t n, const PGresult *result);
+
+/* Asks by the long one for those without an answer; `free_rows` were taken before. `pass_over`:
+ * rows that somebody keeps locked are not waited for. */
+int pg_acquire_rest(pg_link *conn, rowlock_op *ops, size_t n, int all, int pass_over,
+                    size_t free_rows, int64_t deadline, rowlock_error *err);
+
+/* ---- lease.c */
+
+/* The same for last holds that nobody waits for. `tell`: the first who waits, if one does. */
+pg_statement pg_release_free_params(pg_params *params, const rowlock_op *ops, size_t n);
+void pg_read_released(rowlock_op *ops, size_t n, const PGresult *result);
+int pg_release_rest(pg_link *conn, rowlock_op *ops, size_t n, int tell, int64_t deadline,
+                    rowlock_error *err);
+
 /* ---- bell.c */
 
 /* The channel of the op's name, and as a parameter: NULL, or not `tell`: empty, nobody is told. */
@@ -371,13 +393,16 @@ void pg_try_read_look(const pg_try *try, const PGresult *result);
 int pg_native_lock(const rowlock_target *target, pg_try *try, rowlock_error *err);
 int pg_guard(const rowlock_target *target, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
 
-/* ---- acquire.c, lease.c, table.c, schema.c, tx.c, queue.c, turn.c: the slots of driver.h */
+/* ---- acquire.c, lease.c, exchange.c, table.c, schema.c, tx.c, queue.c, turn.c: the slots of
+ * driver.h */
 
 int pg_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
                rowlock_error *err);
 int pg_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 int pg_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 int pg_force_release(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
+int pg_exchange(void *conn, rowlock_op *releases, size_t n, rowlock_op *acquires, size_t m,
+                uint32_t timeout_ms, rowlock_error *err);
 int pg_reap(void *conn, uint64_t *out, rowlock_mark *mark, int64_t retention_us, uint32_t limit,
             uint32_t timeout_ms, rowlock_error *err);
 int pg_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, void *payload,
