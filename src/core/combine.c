@@ -222,6 +222,7 @@ static size_t gather(rowlock_client *client, rlk_combiner *combiner, rlk_rider *
         n++;
     }
     combiner->under_way += n - 1;
+    combiner->is_called = 0;
     pthread_mutex_unlock(&client->mutex);
     qsort(crate->riders, n, sizeof(rlk_rider *), by_name);
     kept = part_doubles(crate->riders, n);
@@ -333,8 +334,8 @@ static rlk_crate *find_crate(rowlock_client *client, rlk_combiner *combiner)
     int is_wanted;
 
     pthread_mutex_lock(&client->mutex);
-    combiner->is_called = 0;
     is_wanted = combiner->waiting > 0;
+    combiner->is_called &= is_wanted; /* until they are off the list */
     if (is_wanted && combiner->crates != NULL) {
         crate = combiner->crates;
         combiner->crates = crate->next;
