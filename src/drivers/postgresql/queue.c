@@ -45,6 +45,40 @@ static void read_enqueued(pg_link *conn, rowlock_op *ops, size_t n, const PGresu
     conn->was_told = 1;
 }
 
+/* Leaves the op without an answer if there is more to it: no mark, or one that has to be renewed. */
+static int enqueue_marked(pg_link *conn, rowlock_op *op, int64_t life_us, int with_bell,
+                          int64_t deadline, rowlock_error *err)
+{
+    PGresult *result;
+    int status;
+
+    pg_params_clear(&conn->params);
+    pg_param(&conn->params);
+    pg_put_bytes(&conn->params, op->name, op->name_length);
+    pg_param(&conn->params);
+    pg_put_bytes(&conn->params, op->owner, strlen(op->owner));
+    pg_param(&conn->params);
+    pg_put_i64(&conn->params, life_us);
+    pg_param(&conn->params);
+    pg_put_bool(&conn->params, with_bell);
+    status = pg_call(conn, PG_ENQUEUE_MARKED, &result, deadline, err);
+    if (status == ROWLOCK_OK && PQntuples(result) > 0)
+        read_enqueued(conn, op, 1, result);
+    else
+        conn->may_have_bells |= with_bell && status != ROWLOCK_OK;
+    PQclear(result);
+    return status;
+}
+
+/* Has it waited for this name before? Then the row is likely to have a mark. */
+static int is_known(const pg_link *conn, const rowlock_op *op)
+{
+    char channel[PG_CHANNEL_SIZE];
+
+    pg_name_channel(channel, conn, op);
+    return strcmp(channel, conn->channel) == 0;
+}
+
 static int enqueue_round(pg_link *conn, rowlock_op *ops, size_t n, int64_t life_us, int with_bell,
                          int mark, int64_t deadline, rowlock_error *err)
 {
@@ -55,6 +89,11 @@ static int enqueue_round(pg_link *conn, rowlock_op *ops, size_t n, int64_t life_
     if (status != ROWLOCK_OK)
         return status;
     pg_ask_all(ops, n);
+    if (n == 1 && mark && is_known(conn, ops)) {
+        status = enqueue_marked(conn, ops, life_us, with_bell, deadline, err);
+        if (status != ROWLOCK_OK || ops->status != PG_UNANSWERED)
+            return status;
+    }
     pg_params_clear(&conn->params);
     pg_add_array(&conn->params, PG_FIELD_NAME, ops, n);
     pg_param(&conn->params);

@@ -20,13 +20,18 @@ enum {
     TURN_CAN_WAIT
 };
 
+static void free_params(pg_params *params, const rowlock_op *op)
+{
+    pg_start_with(params, op);
+    pg_param(params);
+    pg_put_i64(params, (int64_t)op->ticket);
+}
+
 static void turn_params(pg_link *conn, const rowlock_op *op, uint64_t heard, int only_look)
 {
     pg_params *params = &conn->params;
 
-    pg_start_with(params, op);
-    pg_param(params);
-    pg_put_i64(params, (int64_t)op->ticket);
+    free_params(params, op);
     pg_param(params);
     pg_put_i64(params, (int64_t)heard);
     pg_param(params);
@@ -92,6 +97,21 @@ static int try_once(pg_link *conn, rowlock_op *op, uint64_t heard, int only_look
     return read_and_clear(conn, op, result, only_look, sent, status);
 }
 
+/* Leaves the op without an answer if there is more to it. */
+static int try_free(pg_link *conn, rowlock_op *op, int64_t deadline, rowlock_error *err)
+{
+    int64_t sent = rlk_clock_us();
+    PGresult *result;
+    int status;
+
+    free_params(&conn->params, op);
+    status = pg_call(conn, PG_TURN_FREE, &result, deadline, err);
+    if (status == ROWLOCK_OK && PQntuples(result) > 0)
+        read_had(conn, op, sent, result);
+    PQclear(result);
+    return status;
+}
+
 /* Tries, and again as long as others are faster; a look if the row is locked. `status`: of a try
  * that was made before with something else in the same round trip; OK without an answer: none. */
 static int try_on(pg_link *conn, rowlock_op *op, uint64_t heard, int status, int64_t deadline,
@@ -116,6 +136,15 @@ static int try_on(pg_link *conn, rowlock_op *op, uint64_t heard, int status, int
     if (op->status == PG_UNANSWERED)
         op->status = ROWLOCK_BUSY;
     return rlk_ok(err);
+}
+
+/* It is its turn, as far as one knows. */
+static int try_when_called(pg_link *conn, rowlock_op *op, uint64_t heard, int64_t deadline,
+                           rowlock_error *err)
+{
+    int status = try_free(conn, op, deadline, err);
+
+    return try_on(conn, op, heard, status, deadline, err);
 }
 
 static int still_waiting(rowlock_op *op, rowlock_error *err)
@@ -164,9 +193,8 @@ static int wait_for_bell(pg_link *conn, rowlock_op *op, uint32_t wait_ms, uint32
 
     if (status == ROWLOCK_BUSY)
         return still_waiting(op, err);
-    return status == ROWLOCK_OK
-               ? try_on(conn, op, before, ROWLOCK_OK, pg_deadline_in(timeout_ms), err)
-               : status;
+    return status == ROWLOCK_OK ? try_when_called(conn, op, before, pg_deadline_in(timeout_ms), err)
+                                : status;
 }
 
 /* Listen, commit, try, and only then wait: a release behind the try is heard. */
@@ -201,7 +229,7 @@ static int wait_to_be_told(pg_link *conn, rowlock_op *op, uint32_t wait_ms, cons
     if (told == 0)
         return still_waiting(op, err);
     op->status = PG_UNANSWERED;
-    return try_on(conn, op, 0, ROWLOCK_OK, pg_deadline_in(timeout_ms), err);
+    return try_when_called(conn, op, 0, pg_deadline_in(timeout_ms), err);
 }
 
 int pg_turn(void *memory, rowlock_op *op, uint32_t wait_ms, const int *fds, int n_fds,
