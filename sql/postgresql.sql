@@ -267,6 +267,25 @@ RETURNING l.name, true AS acquired, l.fence, l.hold_count,
           l.expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS remaining,
           NULL AS holder, NULL::bigint AS queue, false AS is_made
 
+-- name: acquire_free_one
+-- The same for one name, which waits for a moment if somebody keeps the row locked. Cheaper still.
+-- $1 name  $2 owner  $3 note  $4 ttl in us  $5 attempt
+UPDATE rowlock_locks AS l
+   SET owner        = $2::text,
+       attempt      = $5::uuid,
+       expire_time  = c.now + $4::bigint,
+       fence        = greatest(l.fence + 1, c.now),
+       hold_count   = 1,
+       acquire_time = c.now,
+       note         = $3::text
+  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
+ WHERE l.name = $1::bytea
+   AND l.expire_time <= c.now
+   AND l.wait_until <= l.expire_time
+RETURNING l.name, true AS acquired, l.fence, l.hold_count,
+          l.expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS remaining,
+          NULL AS holder, NULL::bigint AS queue, false AS is_made
+
 -- name: renew
 -- $1 names[]  $2 owners[]  $3 fences[]  $4 ttls[] in us
 -- A row that a transaction has locked at this moment is passed over and answered as not renewed;
@@ -392,31 +411,26 @@ UPDATE rowlock_locks AS l
 RETURNING l.name, l.hold_count, NULL::uuid AS found
 
 -- name: release_one
--- The same for one name, cheaper. No answer may also mean that an earlier sending of this very call
--- was still under way: `release`, which looks under the lock, then tells.
--- $1 name  $2 owner  $3 fence  $4 attempt  $5 seen  $6 channel
-WITH relaxed AS MATERIALIZED (
-    SELECT set_config('synchronous_commit', 'off', true) AS mode
-), released AS (
-    UPDATE rowlock_locks AS l
-       SET attempt     = $4::uuid,
-           hold_count  = l.hold_count - 1,
-           expire_time = CASE WHEN l.hold_count = 1
-                              THEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-                              ELSE l.expire_time END
-      FROM relaxed
-     WHERE l.name = $1::bytea
-       AND l.owner = $2::text
-       AND l.fence = $3::bigint
-       AND l.attempt <> $4::uuid
-       AND $5::uuid IN (l.attempt, '00000000-0000-0000-0000-000000000000')
-       AND l.hold_count > 0
-       AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-    RETURNING l.name, l.hold_count, l.hold_count = 0 AND l.wait_until > l.expire_time AS is_waited
-)
-SELECT name, hold_count, NULL AS found,
-       CASE WHEN is_waited AND $6::text <> '' THEN pg_notify($6::text, '') END AS told
-  FROM released
+-- The same for one name, cheaper, unless somebody has to be told on a channel: `release` tells. No answer
+-- may also mean that an earlier sending of this very call was still under way: `release`, which looks
+-- under the lock, knows.
+-- $1 name  $2 owner  $3 fence  $4 attempt  $5 seen  $6 who waits hears a bell
+UPDATE rowlock_locks AS l
+   SET attempt     = $4::uuid,
+       hold_count  = l.hold_count - 1,
+       expire_time = CASE WHEN l.hold_count = 1 THEN c.now ELSE l.expire_time END
+  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+               set_config('synchronous_commit', 'off', true)             AS mode
+        OFFSET 0) AS c
+ WHERE l.name = $1::bytea
+   AND l.owner = $2::text
+   AND l.fence = $3::bigint
+   AND l.attempt <> $4::uuid
+   AND $5::uuid IN (l.attempt, '00000000-0000-0000-0000-000000000000')
+   AND l.hold_count > 0
+   AND l.expire_time > c.now
+   AND (l.wait_until <= c.now OR l.hold_count > 1 OR $6::boolean)
+RETURNING l.name, l.hold_count, NULL::uuid AS found
 
 -- name: force_release
 -- $1 name  $2 fence of the tenure to end, 0: any  $3 attempt  $4 channel

@@ -98,9 +98,11 @@ static pg_statement acquire_params(pg_params *params, const rowlock_op *ops, siz
     return PG_ACQUIRE;
 }
 
-static pg_statement acquire_one_params(pg_params *params, const rowlock_op *op)
+static pg_statement acquire_one_params(pg_params *params, const rowlock_op *op, int is_free)
 {
     pg_start_with(params, op);
+    if (is_free)
+        return PG_ACQUIRE_FREE_ONE;
     pg_param(params);
     pg_put_i64(params, pg_place_of(op));
     return PG_ACQUIRE_ONE;
@@ -109,7 +111,7 @@ static pg_statement acquire_one_params(pg_params *params, const rowlock_op *op)
 /* Not all or none, and it takes no ticket off the queue. */
 int pg_may_acquire_free(const pg_link *conn, const rowlock_op *ops, size_t n, int all)
 {
-    if (!conn->meets_free || (all && n > 1))
+    if (!conn->meets_free || all)
         return 0;
     for (size_t i = 0; i < n; i++) {
         if (ops[i].ticket != 0)
@@ -132,12 +134,12 @@ static int acquire_free(pg_link *conn, rowlock_op *ops, size_t n, size_t *free_r
     return ROWLOCK_OK;
 }
 
-/* One try. Afterwards ops without an answer have lost a race. */
+/* One try. Afterwards ops without an answer have lost a race, or are not free. */
 static int acquire_round(pg_link *conn, rowlock_op *ops, size_t n, int all, int pass_over,
                          size_t *free_rows, int64_t deadline, rowlock_error *err)
 {
     pg_statement statement = n == 1 && !pass_over && ops->ticket == 0
-                                 ? acquire_one_params(&conn->params, ops)
+                                 ? acquire_one_params(&conn->params, ops, conn->meets_free)
                                  : acquire_params(&conn->params, ops, n, all, pass_over);
     PGresult *result;
     int status = pg_call(conn, statement, &result, deadline, err);
@@ -175,6 +177,7 @@ int pg_acquire_rest(pg_link *conn, rowlock_op *ops, size_t n, int all, int pass_
         pg_meaning meaning =
             status == ROWLOCK_EDRIVER ? pg_meaning_of(err->sqlstate) : PG_MEANS_OTHER;
 
+        conn->meets_free = 0; /* else there would be no other round */
         if (meaning == PG_MEANS_LOCKED && pass_over)
             break;
         if ((meaning == PG_MEANS_LOCKED || meaning == PG_MEANS_SLOW) && !pass_over)
@@ -200,7 +203,7 @@ int pg_acquire(void *memory, rowlock_op *ops, size_t n, int all, uint32_t timeou
     if (err == NULL)
         err = &local;
     pg_ask_all(ops, n);
-    if (pg_may_acquire_free(conn, ops, n, all))
+    if (n > 1 && pg_may_acquire_free(conn, ops, n, all))
         status = acquire_free(conn, ops, n, &free_rows, deadline, err);
     return status != ROWLOCK_OK
                ? status

@@ -14,6 +14,7 @@ const char *pg_text_of(pg_statement statement)
         [PG_ACQUIRE] = SQL_ACQUIRE,
         [PG_ACQUIRE_ONE] = SQL_ACQUIRE_ONE,
         [PG_ACQUIRE_FREE] = SQL_ACQUIRE_FREE,
+        [PG_ACQUIRE_FREE_ONE] = SQL_ACQUIRE_FREE_ONE,
         [PG_RENEW] = SQL_RENEW,
         [PG_RELEASE] = SQL_RELEASE,
         [PG_RELEASE_ONE] = SQL_RELEASE_ONE,

@@ -62,10 +62,8 @@ static void release_params(pg_link *conn, const rowlock_op *ops, size_t n, int t
     pg_add_channels(conn, ops, n, tell);
 }
 
-static void release_one_params(pg_link *conn, const rowlock_op *op, int tell)
+static pg_statement release_one_params(pg_params *params, const rowlock_op *op, int has_bell)
 {
-    pg_params *params = &conn->params;
-
     pg_params_clear(params);
     pg_param(params);
     pg_put_bytes(params, op->name, op->name_length);
@@ -77,7 +75,9 @@ static void release_one_params(pg_link *conn, const rowlock_op *op, int tell)
     pg_put_bytes(params, op->attempt, sizeof op->attempt);
     pg_param(params);
     pg_put_bytes(params, op->seen, sizeof op->seen);
-    pg_add_channel(conn, tell ? op : NULL);
+    pg_param(params);
+    pg_put_bool(params, has_bell);
+    return PG_RELEASE_ONE;
 }
 
 /* A row with an attempt in it was not released: others have changed it. */
@@ -131,16 +131,13 @@ static int release_short(pg_link *conn, rowlock_op *ops, size_t n, int64_t deadl
                          rowlock_error *err)
 {
     const rowlock_op *ringer = find_ringer(conn, ops, n);
+    pg_statement statement;
 
-    if (n == 1) {
-        /* Who waits for one that has a bell waits for that. */
-        release_one_params(conn, ops, ringer == NULL);
-        return release_round(conn, PG_RELEASE_ONE, ops, n, deadline, err);
-    }
-    if (ringer != NULL)
+    if (n > 1 && ringer != NULL)
         return ROWLOCK_OK;
-    return release_round(conn, pg_release_free_params(&conn->params, ops, n), ops, n, deadline,
-                         err);
+    statement = n == 1 ? release_one_params(&conn->params, ops, ringer != NULL)
+                       : pg_release_free_params(&conn->params, ops, n);
+    return release_round(conn, statement, ops, n, deadline, err);
 }
 
 static int release_long(pg_link *conn, rowlock_op *ops, size_t n, int tell, int64_t deadline,

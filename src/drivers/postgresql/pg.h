@@ -41,6 +41,7 @@ typedef enum pg_statement {
     PG_ACQUIRE,
     PG_ACQUIRE_ONE,
     PG_ACQUIRE_FREE,
+    PG_ACQUIRE_FREE_ONE,
     PG_RENEW,
     PG_RELEASE,
     PG_RELEASE_ONE,
