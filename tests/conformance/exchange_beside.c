@@ -2,6 +2,8 @@
  *
  * The slot exchange beside others: rows that a transaction keeps locked, those who wait, and time
  * that is too short. */
+#include <pthread.h>
+
 #include "queue.h"
 
 static void *lock_row(struct fixture *f, const char *sql)
@@ -135,6 +137,67 @@ static void test_exchange_beside_a_locked_held_row(void **state)
     assert_true(op.remaining_us > 0);
 }
 
+/* ---- while one half is held up --------------------------------------------------------------- */
+
+struct call {
+    struct fixture *f;
+    rowlock_op *release, *acquire;
+    int status;
+    atomic_int is_over;
+    rowlock_error err;
+};
+
+static void *run_call(void *payload)
+{
+    struct call *c = payload;
+    c->status = c->f->driver->exchange(c->f->conn, c->release, 1, c->acquire, 1, CALL_MS, &c->err);
+    atomic_store(&c->is_over, 1);
+    return NULL;
+}
+
+/* Who holds "new", as another connection sees it. */
+static int is_held(struct fixture *f, void *conn)
+{
+    struct rows rows = {0};
+    rowlock_list_query query = {
+        .size = sizeof(query), .starts_with = "new", .starts_with_length = 3};
+    int status = f->driver->list(conn, &query, rows_collect, &rows, CALL_MS, &f->err);
+    int held = status == ROWLOCK_OK && rows.count == 1;
+    rows_free(&rows);
+    return held;
+}
+
+/* Ann's release is held up by a locked row. Bob's acquire may be done meanwhile, and before it is
+ * answered another thread of his enters: that makes two holds, and not one for each time that the
+ * driver has asked. */
+static void test_exchange_counts_once_who_enters_beside_a_locked_row(void **state)
+{
+    struct fixture *f = *state;
+    void *conn = another(f);
+    rowlock_op held = grant(f, "lock", "ann"), back = op_of(&held);
+    grant_released(f, "new", "cid");
+    rowlock_op op = op_new("new", "bob"), inner = op_new("new", "bob");
+    struct call call = {.f = f, .release = &back, .acquire = &op, .status = INT32_MIN};
+    meet_free(f, f->conn);
+    void *session = lock_row(f, LOCK_ONE);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, run_call, &call), 0);
+    while (!atomic_load(&call.is_over) && !is_held(f, conn))
+        sleep_us(1000);
+    int status = f->driver->acquire(conn, &inner, 1, 0, CALL_MS, &f->err);
+    pthread_join(thread, NULL);
+    sql_end(f, session);
+    expect_ok(status, &f->err);
+    expect_ok(inner.status, NULL);
+    uint32_t count = inner.hold_count;
+    if (call.status == ROWLOCK_OK)
+        expect_ok(op.status, NULL);
+    else
+        expect_status(ROWLOCK_EDRIVER, call.status, &call.err);
+    assert_int_equal(count, call.status == ROWLOCK_OK ? 2 : 1);
+    assert_int_equal(row_of(f, "new").hold_count, count);
+}
+
 /* ---- time that is too short ------------------------------------------------------------------ */
 
 /* The connection is of no use after that. */
@@ -256,6 +319,7 @@ static const struct test_case cases[] = {
     CASE_IF(test_exchange_beside_a_locked_free_row, ROWS),
     CASE_IF(test_exchange_beside_an_own_row_that_is_locked, ROWS),
     CASE_IF(test_exchange_beside_a_locked_held_row, ROWS),
+    CASE_IF(test_exchange_counts_once_who_enters_beside_a_locked_row, ROWS),
     CASE_IF(test_exchange_of_locked_rows_returns_in_time_and_can_be_repeated, ROWS),
     CASE_IF(test_exchange_wakes_who_waits_for_what_it_releases, BACKEND_EXCHANGE | BACKEND_TICKETS),
     CASE_IF(test_exchange_rings_the_bell_of_its_connection, BACKEND_EXCHANGE | BACKEND_TICKETS),

@@ -172,7 +172,8 @@ typedef struct pg_trip {
     PGresult *results[PG_TRIP_MAX]; /* of each statement; NULL if it did not run or failed */
     int prepares[PG_TRIP_MAX];      /* one more than the statement that it prepares */
     PGresult *error;                /* the first */
-    int error_part;                 /* behind how many Syncs it was */
+    unsigned failed_parts;          /* a bit for each part that had one; the first is part 0 */
+    int error_part;                 /* of `error` */
     int base;                       /* Syncs of settings, whose errors matter least */
 } pg_trip;
 
