@@ -312,6 +312,43 @@ static void test_exchange_rings_the_bell_of_its_connection(void **state)
     assert_true(woken);
 }
 
+/* Takes a ticket with a bell on that connection, and the lock by it; returns when the life of the
+ * ticket has ended. Again with twice as long a life where the machine is too slow for it. */
+static rowlock_op grant_by_short_ticket(struct fixture *f, void *conn, const char *name)
+{
+    rowlock_op op;
+    int64_t life_us = 5 * SHORT_US;
+    do {
+        op = op_new(name, "ann");
+        life_us *= 2;
+        expect_ok(f->driver->enqueue(conn, &op, 1, life_us, 1, CALL_MS, &f->err), &f->err);
+    } while (try_turn(f, conn, &op, 0) != ROWLOCK_OK && life_us < SLACK_US);
+    expect_ok(op.status, NULL);
+    sleep_us(life_us + 2000);
+    return op;
+}
+
+/* Nobody has come to wait for as long as a ticket lives, and the lock goes back, with its bell. Who
+ * waits later, for ann who has come without a ticket, is woken when she goes, and does not wait for
+ * a bell that nobody rings. */
+static void test_exchange_leaves_no_bell_behind(void **state)
+{
+    struct fixture *f = *state;
+    void *a = another(f), *b = another(f);
+    int woken = 0;
+    for (int i = 0; i < TRIES && !woken; i++) {
+        rowlock_op first = grant_by_short_ticket(f, a, "lock"), held = op_new("lock", "ann");
+        rowlock_op back = op_ringing(&first);
+        meet_free(f, a);
+        ops_exchange(f, a, &back, 1, &held, 1);
+        expect_ok(back.status, NULL);
+        expect_ok(held.status, NULL);
+        back = op_of(&held);
+        woken = play_release(f, f->conn, &back, b);
+    }
+    assert_true(woken);
+}
+
 #define ROWS (BACKEND_EXCHANGE | BACKEND_SQL | BACKEND_ROW_LOCKS)
 
 static const struct test_case cases[] = {
@@ -323,6 +360,7 @@ static const struct test_case cases[] = {
     CASE_IF(test_exchange_of_locked_rows_returns_in_time_and_can_be_repeated, ROWS),
     CASE_IF(test_exchange_wakes_who_waits_for_what_it_releases, BACKEND_EXCHANGE | BACKEND_TICKETS),
     CASE_IF(test_exchange_rings_the_bell_of_its_connection, BACKEND_EXCHANGE | BACKEND_TICKETS),
+    CASE_IF(test_exchange_leaves_no_bell_behind, BACKEND_EXCHANGE | BACKEND_TICKETS),
 };
 
 const struct suite exchange_beside_suite = SUITE("exchange_beside", cases);

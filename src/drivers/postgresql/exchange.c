@@ -49,7 +49,8 @@ int pg_exchange(void *memory, rowlock_op *releases, size_t n, rowlock_op *acquir
 {
     pg_link *conn = memory;
     int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
-    int is_short = !conn->is_pooled && pg_may_acquire_free(conn, acquires, m, 0);
+    int is_short = !conn->is_pooled && pg_find_ringer(conn, releases, n) == NULL &&
+                   pg_may_acquire_free(conn, acquires, m, 0);
     size_t free_rows = 0;
     rowlock_error local;
     int status = ROWLOCK_OK;

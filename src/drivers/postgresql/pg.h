@@ -333,6 +333,9 @@ void pg_read_released(rowlock_op *ops, size_t n, const PGresult *result);
 int pg_release_rest(pg_link *conn, rowlock_op *ops, size_t n, int tell, int64_t deadline,
                     rowlock_error *err);
 
+/* The op whose bell this connection has, or NULL. */
+const rowlock_op *pg_find_ringer(const pg_link *conn, const rowlock_op *ops, size_t n);
+
 /* ---- bell.c */
 
 /* The channel of the op's name, and as a parameter: NULL, or not `tell`: empty, nobody is told. */
