@@ -358,11 +358,12 @@ struct rowlock_driver {
                     rowlock_error *err);
 
     /* MAY. What `release` and after it `acquire` (not all or none) do, in one round trip, where
-     * both do without a second one; so a name may stand in both. Where one half fails, and the
-     * other was carried out or may have been, the whole is OK, and the ops of the half that failed
-     * are BUSY with nothing known: an acquire with an empty holder, a release with `seen` as it
-     * was. The core asks for them again, alone. A driver that has this slot answers several
-     * connections at the same time. */
+     * both do without a second one; so a name may stand in both. (A release that was sent before is
+     * repeated by `release`: beside an acquire of the same name it may be LOST.) Where one half
+     * fails, and the other was carried out or may have been, the whole is OK, and the ops of the
+     * half that failed are BUSY with nothing known: an acquire with an empty holder, a release with
+     * `seen` as it was. The core asks for them again, alone. A driver that has this slot answers
+     * several connections at the same time. */
     int (*exchange)(void *conn, rowlock_op *releases, size_t n, rowlock_op *acquires, size_t m,
                     uint32_t timeout_ms, rowlock_error *err);
 };

@@ -75,6 +75,7 @@ extern const struct suite api_native_suite, api_native_wait_suite, api_guard_sui
 extern const struct suite native_input_suite;
 extern const struct suite queue_order_suite, queue_turn_suite, queue_bell_suite, queue_steps_suite;
 extern const struct suite queue_look_suite, queue_list_suite;
+extern const struct suite exchange_suite, exchange_twin_suite, exchange_beside_suite;
 
 /* ---- fixture --------------------------------------------------------------------------------- */
 
@@ -154,6 +155,10 @@ void ops_sort(rowlock_op *ops, size_t n);
 void ops_acquire(struct fixture *f, void *conn, rowlock_op *ops, size_t n, int all);
 void ops_renew(struct fixture *f, void *conn, rowlock_op *ops, size_t n);
 void ops_release(struct fixture *f, void *conn, rowlock_op *ops, size_t n);
+
+/* BACKEND_EXCHANGE: n releases and m acquires. */
+void ops_exchange(struct fixture *f, void *conn, rowlock_op *releases, size_t n,
+                  rowlock_op *acquires, size_t m);
 
 /* ---- what the tables hold -------------------------------------------------------------------- */
 

@@ -139,6 +139,12 @@ void ops_release(struct fixture *f, void *conn, rowlock_op *ops, size_t n)
     expect_ok(f->driver->release(conn, ops, n, CALL_MS, &f->err), &f->err);
 }
 
+void ops_exchange(struct fixture *f, void *conn, rowlock_op *releases, size_t n,
+                  rowlock_op *acquires, size_t m)
+{
+    expect_ok(f->driver->exchange(conn, releases, n, acquires, m, CALL_MS, &f->err), &f->err);
+}
+
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 int rows_collect(const rowlock_row *row, void *payload)

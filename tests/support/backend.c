@@ -73,6 +73,8 @@ int backend_open(struct backend *out, const char *name)
         out->caps |= BACKEND_TICKETS;
     if (out->driver->size > offsetof(rowlock_driver, diagnose) && out->driver->diagnose != NULL)
         out->caps |= BACKEND_FINDINGS;
+    if (out->driver->size > offsetof(rowlock_driver, exchange) && out->driver->exchange != NULL)
+        out->caps |= BACKEND_EXCHANGE;
     if (kind->prepare != NULL)
         kind->prepare(out, value);
     else

@@ -30,8 +30,9 @@ enum backend_caps {
     BACKEND_APART = 1 << 13,       /* a session reaches the tables of its own database only;
                                     * needs BACKEND_DATABASES */
 
-    BACKEND_TICKETS = 1 << 14, /* the driver has the queue; backend_open() finds out */
-    BACKEND_FINDINGS = 1 << 15 /* ... and `diagnose`; likewise */
+    BACKEND_TICKETS = 1 << 14,  /* the driver has the queue; backend_open() finds out */
+    BACKEND_FINDINGS = 1 << 15, /* ... and `diagnose`; likewise */
+    BACKEND_EXCHANGE = 1 << 16  /* ... and `exchange`; likewise */
 };
 
 /* The password in `secret` addresses; must appear in no message. */

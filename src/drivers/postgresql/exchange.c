@@ -7,7 +7,8 @@
 
 #include "clock.h"
 
-/* Answers nothing unless both were carried out without an error: attempts show whether one was. */
+/* A half that was carried out is answered here and not asked for again: meanwhile the row may have
+ * become another's, or have been entered by the same owner, and the attempt would not show. */
 static int exchange_free(pg_link *conn, rowlock_op *releases, size_t n, rowlock_op *acquires,
                          size_t m, size_t *free_rows, int64_t deadline, rowlock_error *err)
 {
@@ -21,10 +22,12 @@ static int exchange_free(pg_link *conn, rowlock_op *releases, size_t n, rowlock_
     pg_trip_sync(&trip);
     acquire = pg_trip_call(conn, &trip, pg_acquire_free_params(&conn->params, acquires, m));
     status = pg_trip_end(conn, &trip, deadline, err);
-    if (status == ROWLOCK_OK && trip.error == NULL) {
+    if (status == ROWLOCK_OK && pg_trip_is_done(&trip, release, 0))
         pg_read_released(releases, n, trip.results[release]);
+    if (status == ROWLOCK_OK && pg_trip_is_done(&trip, acquire, 1))
         *free_rows = pg_read_acquired(acquires, m, trip.results[acquire]);
-    }
+    if (status == ROWLOCK_OK && trip.error != NULL)
+        pg_said_no(conn, trip.error, err); /* it may have to be prepared again */
     pg_trip_clear(&trip);
     return status;
 }
@@ -46,7 +49,8 @@ int pg_exchange(void *memory, rowlock_op *releases, size_t n, rowlock_op *acquir
 {
     pg_link *conn = memory;
     int64_t deadline = rlk_clock_us() + (int64_t)timeout_ms * 1000;
-    int is_short = !conn->is_pooled && pg_may_acquire_free(conn, acquires, m, 0);
+    int is_short = !conn->is_pooled && pg_find_ringer(conn, releases, n) == NULL &&
+                   pg_may_acquire_free(conn, acquires, m, 0);
     size_t free_rows = 0;
     rowlock_error local;
     int status = ROWLOCK_OK;

@@ -455,6 +455,5 @@ int pg_trip_end(pg_link *conn, pg_trip *trip, int64_t deadline, rowlock_error *e
 
 int pg_trip_is_done(const pg_trip *trip, int query, int part)
 {
-    return trip->results[query] != NULL &&
-           (trip->error == NULL || trip->error_part != trip->base + part);
+    return trip->results[query] != NULL && (trip->failed_parts >> (trip->base + part) & 1) == 0;
 }

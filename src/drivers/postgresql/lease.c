@@ -101,8 +101,7 @@ void pg_read_released(rowlock_op *ops, size_t n, const PGresult *result)
     }
 }
 
-/* The op whose bell this connection has. */
-static const rowlock_op *find_ringer(const pg_link *conn, const rowlock_op *ops, size_t n)
+const rowlock_op *pg_find_ringer(const pg_link *conn, const rowlock_op *ops, size_t n)
 {
     for (size_t i = 0; conn->bell != 0 && i < n; i++) {
         if (ops[i].ticket == conn->bell)
@@ -114,7 +113,7 @@ static const rowlock_op *find_ringer(const pg_link *conn, const rowlock_op *ops,
 static int release_round(pg_link *conn, pg_statement statement, rowlock_op *ops, size_t n,
                          int64_t deadline, rowlock_error *err)
 {
-    const rowlock_op *ringer = find_ringer(conn, ops, n);
+    const rowlock_op *ringer = pg_find_ringer(conn, ops, n);
     PGresult *result;
     int status = ringer == NULL ? pg_call(conn, statement, &result, deadline, err)
                                 : pg_call_and_ring(conn, statement, ringer, &result, deadline, err);
@@ -130,7 +129,7 @@ static int release_round(pg_link *conn, pg_statement statement, rowlock_op *ops,
 static int release_short(pg_link *conn, rowlock_op *ops, size_t n, int64_t deadline,
                          rowlock_error *err)
 {
-    const rowlock_op *ringer = find_ringer(conn, ops, n);
+    const rowlock_op *ringer = pg_find_ringer(conn, ops, n);
     pg_statement statement;
 
     if (n > 1 && ringer != NULL)

@@ -175,7 +175,8 @@ typedef struct pg_trip {
     PGresult *results[PG_TRIP_MAX]; /* of each statement; NULL if it did not run or failed */
     int prepares[PG_TRIP_MAX];      /* one more than the statement that it prepares */
     PGresult *error;                /* the first */
-    int error_part;                 /* behind how many Syncs it was */
+    unsigned failed_parts;          /* a bit for each part that had one; the first is part 0 */
+    int error_part;                 /* of `error` */
     int base;                       /* Syncs of settings, whose errors matter least */
 } pg_trip;
 
@@ -334,6 +335,9 @@ pg_statement pg_release_free_params(pg_params *params, const rowlock_op *ops, si
 void pg_read_released(rowlock_op *ops, size_t n, const PGresult *result);
 int pg_release_rest(pg_link *conn, rowlock_op *ops, size_t n, int tell, int64_t deadline,
                     rowlock_error *err);
+
+/* The op whose bell this connection has, or NULL. */
+const rowlock_op *pg_find_ringer(const pg_link *conn, const rowlock_op *ops, size_t n);
 
 /* ---- bell.c */
 

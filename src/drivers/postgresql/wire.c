@@ -136,8 +136,11 @@ static void keep(pg_trip *trip, int query, int part, PGresult *result)
     if ((kind == PGRES_TUPLES_OK || kind == PGRES_COMMAND_OK) && query < PG_TRIP_MAX &&
         trip->results[query] == NULL) {
         trip->results[query] = result;
-    } else if (kind != PGRES_PIPELINE_ABORTED &&
-               (trip->error == NULL || trip->error_part < trip->base)) {
+        return;
+    }
+    if (kind != PGRES_PIPELINE_ABORTED)
+        trip->failed_parts |= 1u << part;
+    if (kind != PGRES_PIPELINE_ABORTED && (trip->error == NULL || trip->error_part < trip->base)) {
         PQclear(trip->error);
         trip->error = result;
         trip->error_part = part;
