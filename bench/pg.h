@@ -18,6 +18,7 @@ typedef struct pg_session {
     int64_t number; /* of what is held: a fence, a version */
     uint8_t attempt[16];
     size_t held;
+    int meets_free; /* the last lock that was asked for was had */
 } pg_session;
 
 /* A parameter: text unless `size` is set, then so many bytes in binary form. */
