@@ -58,15 +58,16 @@ int rlk_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t until_us
 int rlk_word_wait(_Atomic uint32_t *word, uint32_t value, int64_t until_us)
 {
     int64_t left = until_us - rlk_clock_us();
+    int is_part = left > LONGEST_US;
     struct timespec span;
 
     if (left <= 0)
         return 0;
-    if (left > LONGEST_US)
+    if (is_part)
         left = LONGEST_US;
     span = (struct timespec){(time_t)(left / 1000000), (long)(left % 1000000) * 1000};
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &span, NULL, 0);
-    return 1; /* why it returned shows when it is called again */
+    return syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &span, NULL, 0) == 0 ||
+           errno != ETIMEDOUT || is_part;
 }
 
 void rlk_word_set(_Atomic uint32_t *word, uint32_t value)

@@ -173,6 +173,7 @@ static int overtaken_acquire(void *conn, rowlock_op *ops, size_t n, int all, uin
     if (!happened) {
         happened = 1;
         rowlock_force_release(client, "a", NULL, NULL);
+        fake_clock_advance_us(200000); /* so slow that others do not wait for its answer */
         answer = try_acquire(&second, client, "o");
     }
     return rc;
