@@ -240,32 +240,26 @@ SELECT $1::bytea, false, s.fence, s.hold_count, s.expire_time - c.now, s.owner,
 
 -- name: acquire_free
 -- Rows that are there, free, and neither waited for nor locked by anybody: the usual case, at less than
--- half the cost. `acquire` goes on with what is not in the answer.
+-- half the cost. `acquire` goes on with what is not in the answer. They are not locked first: xmax is 0
+-- where nobody has locked this version of the row or begun to change it. Who does so at this very moment
+-- is waited for, as long as lock_timeout allows; then the row is looked at again.
 -- $1 names[]  $2 owners[]  $3 notes[]  $4 ttls[] in us  $5 attempts[]
 UPDATE rowlock_locks AS l
    SET owner        = w.owner,
        attempt      = w.attempt,
-       expire_time  = w.now + w.ttl,
-       fence        = greatest(l.fence + 1, w.now),
+       expire_time  = c.now + w.ttl,
+       fence        = greatest(l.fence + 1, c.now),
        hold_count   = 1,
-       acquire_time = w.now,
+       acquire_time = c.now,
        note         = w.note
-  FROM (SELECT u.owner, u.note, u.ttl, u.attempt, c.now, f.place
-          FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
-                OFFSET 0) AS c
-         CROSS JOIN unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::uuid[])
-            AS u (name, owner, note, ttl, attempt)
-         CROSS JOIN LATERAL (
-                SELECT k.ctid AS place
-                  FROM rowlock_locks AS k
-                 WHERE k.name = ANY (ARRAY[u.name])
-                   AND k.expire_time <= c.now
-                   AND k.wait_until <= k.expire_time
-                   FOR NO KEY UPDATE SKIP LOCKED) AS f) AS w
- WHERE l.ctid = w.place
-RETURNING l.name, true AS acquired, l.fence, l.hold_count,
-          l.expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS remaining,
-          NULL AS holder, NULL::bigint AS queue, false AS is_made
+  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
+ CROSS JOIN unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::uuid[])
+    AS w (name, owner, note, ttl, attempt)
+ WHERE l.name = ANY (ARRAY[w.name])
+   AND l.expire_time <= c.now
+   AND l.wait_until <= l.expire_time
+   AND l.xmax = 0
+RETURNING l.name, l.fence
 
 -- name: acquire_free_one
 -- The same for one name, which waits for a moment if somebody keeps the row locked. Cheaper still.
@@ -282,9 +276,7 @@ UPDATE rowlock_locks AS l
  WHERE l.name = $1::bytea
    AND l.expire_time <= c.now
    AND l.wait_until <= l.expire_time
-RETURNING l.name, true AS acquired, l.fence, l.hold_count,
-          l.expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS remaining,
-          NULL AS holder, NULL::bigint AS queue, false AS is_made
+RETURNING l.name, l.fence
 
 -- name: renew
 -- $1 names[]  $2 owners[]  $3 fences[]  $4 ttls[] in us
@@ -391,12 +383,15 @@ SELECT w.name, w.hold_count, CASE WHEN w.is_repeated THEN NULL ELSE w.found END,
 -- Last holds of locks that nobody waits for: the usual case, cheaper. `release` goes on with what is not
 -- in the answer.
 -- $1 names[]  $2 owners[]  $3 fences[]  $4 attempts[]  $5 seen[]
+-- $6 alone: the commit is not waited for, rows that somebody has locked are. Else it is in one
+-- transaction with acquires, which must not wait for the sake of a row that is locked.
 UPDATE rowlock_locks AS l
    SET attempt     = w.attempt,
        hold_count  = 0,
        expire_time = c.now
   FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
-               set_config('synchronous_commit', 'off', true)             AS mode
+               CASE WHEN $6::boolean
+                    THEN set_config('synchronous_commit', 'off', true) END AS mode
         OFFSET 0) AS c
  CROSS JOIN unnest($1::bytea[], $2::text[], $3::bigint[], $4::uuid[], $5::uuid[])
     AS w (name, owner, fence, attempt, seen)
@@ -408,7 +403,8 @@ UPDATE rowlock_locks AS l
    AND l.hold_count = 1
    AND l.expire_time > c.now
    AND l.wait_until <= c.now
-RETURNING l.name, l.hold_count, NULL::uuid AS found
+   AND ($6::boolean OR l.xmax = 0)
+RETURNING l.name
 
 -- name: release_one
 -- The same for one name, cheaper, unless somebody has to be told on a channel: `release` tells. No answer

@@ -31,7 +31,26 @@ static int is_held_by_other(const rowlock_op *op, const PGresult *result, int ro
            strcmp(PQgetvalue(result, row, ACQUIRE_HOLDER), op->owner) != 0;
 }
 
-size_t pg_read_acquired(rowlock_op *ops, size_t n, const PGresult *result)
+/* The lease began after the request had come, so all of its time is left. */
+size_t pg_read_taken(rowlock_op *ops, size_t n, const PGresult *result)
+{
+    enum { FENCE = 1 };
+
+    for (int row = 0; row < PQntuples(result); row++) {
+        rowlock_op *op = pg_op_of_row(ops, n, result, row);
+
+        if (op == NULL)
+            continue;
+        op->status = ROWLOCK_OK;
+        op->fence = (uint64_t)pg_get_int(result, row, FENCE);
+        op->hold_count = 1;
+        op->remaining_us = op->ttl_us;
+    }
+    return (size_t)PQntuples(result);
+}
+
+/* What the long statement, or acquire_one, has answered: how many rows were there and free. */
+static size_t read_acquired(rowlock_op *ops, size_t n, const PGresult *result)
 {
     size_t free_rows = 0;
 
@@ -129,7 +148,7 @@ static int acquire_free(pg_link *conn, rowlock_op *ops, size_t n, size_t *free_r
 
     if (status != ROWLOCK_OK)
         return status;
-    *free_rows += pg_read_acquired(ops, n, result);
+    *free_rows += pg_read_taken(ops, n, result);
     PQclear(result);
     return ROWLOCK_OK;
 }
@@ -146,7 +165,8 @@ static int acquire_round(pg_link *conn, rowlock_op *ops, size_t n, int all, int 
 
     if (status != ROWLOCK_OK)
         return status;
-    *free_rows += pg_read_acquired(ops, n, result);
+    *free_rows += statement == PG_ACQUIRE_FREE_ONE ? pg_read_taken(ops, n, result)
+                                                   : read_acquired(ops, n, result);
     if (pass_over)
         read_passed_over(ops, n, result);
     if (pass_over || (all && any_busy(ops, n)))

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Releases and acquires in one round trip: the short statement of each, as a transaction of its
- * own. What they leave, and what a pooler stands in the way of, takes the usual way, one half after
- * the other. */
+ * Releases and acquires in one round trip: the short statement of each, in one transaction, whose
+ * commit is that of the acquires. What they leave, and what a pooler stands in the way of, takes
+ * the usual way, one half after the other. */
 #include "pg.h"
 
 #include "clock.h"
 
-/* A half that was carried out is answered here and not asked for again: meanwhile the row may have
- * become another's, or have been entered by the same owner, and the attempt would not show. */
+/* Carried out as a whole or not at all. What was is answered here and not asked for again:
+ * meanwhile the row may have become another's, or have been entered by the same owner, and the
+ * attempt would not show. */
 static int exchange_free(pg_link *conn, rowlock_op *releases, size_t n, rowlock_op *acquires,
                          size_t m, size_t *free_rows, int64_t deadline, rowlock_error *err)
 {
@@ -18,16 +19,15 @@ static int exchange_free(pg_link *conn, rowlock_op *releases, size_t n, rowlock_
 
     if (status != ROWLOCK_OK)
         return status;
-    release = pg_trip_call(conn, &trip, pg_release_free_params(&conn->params, releases, n));
-    pg_trip_sync(&trip);
+    release = pg_trip_call(conn, &trip, pg_release_free_params(&conn->params, releases, n, 0));
     acquire = pg_trip_call(conn, &trip, pg_acquire_free_params(&conn->params, acquires, m));
     status = pg_trip_end(conn, &trip, deadline, err);
-    if (status == ROWLOCK_OK && pg_trip_is_done(&trip, release, 0))
-        pg_read_released(releases, n, trip.results[release]);
-    if (status == ROWLOCK_OK && pg_trip_is_done(&trip, acquire, 1))
-        *free_rows = pg_read_acquired(acquires, m, trip.results[acquire]);
-    if (status == ROWLOCK_OK && trip.error != NULL)
-        pg_said_no(conn, trip.error, err); /* it may have to be prepared again */
+    if (status == ROWLOCK_OK && !pg_trip_is_done(&trip, acquire, 0))
+        status = pg_said_no(conn, trip.error, err);
+    if (status == ROWLOCK_OK) {
+        pg_read_given_back(releases, n, trip.results[release]);
+        *free_rows = pg_read_taken(acquires, m, trip.results[acquire]);
+    }
     pg_trip_clear(&trip);
     return status;
 }

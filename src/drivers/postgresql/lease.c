@@ -45,7 +45,8 @@ int pg_renew(void *memory, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlo
     return rlk_ok(err);
 }
 
-pg_statement pg_release_free_params(pg_params *params, const rowlock_op *ops, size_t n)
+/* What both statements for many begin with. */
+static void release_many_params(pg_params *params, const rowlock_op *ops, size_t n)
 {
     pg_params_clear(params);
     pg_add_array(params, PG_FIELD_NAME, ops, n);
@@ -53,12 +54,20 @@ pg_statement pg_release_free_params(pg_params *params, const rowlock_op *ops, si
     pg_add_array(params, PG_FIELD_FENCE, ops, n);
     pg_add_array(params, PG_FIELD_ATTEMPT, ops, n);
     pg_add_array(params, PG_FIELD_SEEN, ops, n);
+}
+
+pg_statement pg_release_free_params(pg_params *params, const rowlock_op *ops, size_t n,
+                                    int is_alone)
+{
+    release_many_params(params, ops, n);
+    pg_param(params);
+    pg_put_bool(params, is_alone);
     return PG_RELEASE_FREE;
 }
 
 static void release_params(pg_link *conn, const rowlock_op *ops, size_t n, int tell)
 {
-    pg_release_free_params(&conn->params, ops, n);
+    release_many_params(&conn->params, ops, n);
     pg_add_channels(conn, ops, n, tell);
 }
 
@@ -91,13 +100,25 @@ static void read_one_released(rowlock_op *op, const PGresult *result, int row)
     }
 }
 
-void pg_read_released(rowlock_op *ops, size_t n, const PGresult *result)
+static void read_released(rowlock_op *ops, size_t n, const PGresult *result)
 {
     for (int row = 0; row < PQntuples(result); row++) {
         rowlock_op *op = pg_op_of_row(ops, n, result, row);
 
         if (op != NULL)
             read_one_released(op, result, row);
+    }
+}
+
+void pg_read_given_back(rowlock_op *ops, size_t n, const PGresult *result)
+{
+    for (int row = 0; row < PQntuples(result); row++) {
+        rowlock_op *op = pg_op_of_row(ops, n, result, row);
+
+        if (op == NULL)
+            continue;
+        op->hold_count = 0;
+        op->status = ROWLOCK_OK;
     }
 }
 
@@ -120,7 +141,10 @@ static int release_round(pg_link *conn, pg_statement statement, rowlock_op *ops,
 
     if (status != ROWLOCK_OK)
         return status;
-    pg_read_released(ops, n, result);
+    if (statement == PG_RELEASE_FREE)
+        pg_read_given_back(ops, n, result);
+    else
+        read_released(ops, n, result);
     PQclear(result);
     return ROWLOCK_OK;
 }
@@ -135,7 +159,7 @@ static int release_short(pg_link *conn, rowlock_op *ops, size_t n, int64_t deadl
     if (n > 1 && ringer != NULL)
         return ROWLOCK_OK;
     statement = n == 1 ? release_one_params(&conn->params, ops, ringer != NULL)
-                       : pg_release_free_params(&conn->params, ops, n);
+                       : pg_release_free_params(&conn->params, ops, n, 1);
     return release_round(conn, statement, ops, n, deadline, err);
 }
 

@@ -317,11 +317,11 @@ typedef enum pg_queue_verdict {
 
 /* ---- acquire.c */
 
-/* May the short statement for free rows come first? Its parameters; and what it, or the long one,
- * has answered: how many rows were there and free. */
+/* May the short statement for free rows come first? Its parameters; and what it has answered: how
+ * many rows were taken. */
 int pg_may_acquire_free(const pg_link *conn, const rowlock_op *ops, size_t n, int all);
 pg_statement pg_acquire_free_params(pg_params *params, const rowlock_op *ops, size_t n);
-size_t pg_read_acquired(rowlock_op *ops, size_t n, const PGresult *result);
+size_t pg_read_taken(rowlock_op *ops, size_t n, const PGresult *result);
 
 /* Asks by the long one for those without an answer; `free_rows` were taken before. `pass_over`:
  * rows that somebody keeps locked are not waited for. */
@@ -330,9 +330,11 @@ int pg_acquire_rest(pg_link *conn, rowlock_op *ops, size_t n, int all, int pass_
 
 /* ---- lease.c */
 
-/* The same for last holds that nobody waits for. `tell`: the first who waits, if one does. */
-pg_statement pg_release_free_params(pg_params *params, const rowlock_op *ops, size_t n);
-void pg_read_released(rowlock_op *ops, size_t n, const PGresult *result);
+/* The same for last holds that nobody waits for; `is_alone` in its transaction. `tell`: the first
+ * who waits, if one does. */
+pg_statement pg_release_free_params(pg_params *params, const rowlock_op *ops, size_t n,
+                                    int is_alone);
+void pg_read_given_back(rowlock_op *ops, size_t n, const PGresult *result);
 int pg_release_rest(pg_link *conn, rowlock_op *ops, size_t n, int tell, int64_t deadline,
                     rowlock_error *err);
 
