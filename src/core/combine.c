@@ -21,7 +21,7 @@
 
 enum { PATIENCE_PART = 4 };
 
-enum { MANY = 32 }; /* operations at a time */
+enum { MANY = 32, PARTS = 3 }; /* operations at a time; into how many requests */
 
 enum { PENDING, LEADS, SERVED, LEFT };
 
@@ -79,8 +79,9 @@ static rlk_combiner *combiner_of(rowlock_client *client, rlk_kind kind)
  *
  * One at a time, but where releases and acquires travel together. There few threads have a
  * connection each, since nothing is gained by sharing one; one connection is left to those who
- * renew. And of many one half may be on its way while the other is being served, but not less than
- * half: a request costs as much as twenty operations. */
+ * renew. And of many a third is being served while another is on its way to the disk and another
+ * wakes up and comes again; but not less than a third, since a request costs as much as twenty
+ * operations. */
 static uint32_t most_at_once(const rowlock_client *client, const rlk_combiner *combiner,
                              size_t *least)
 {
@@ -93,8 +94,8 @@ static uint32_t most_at_once(const rowlock_client *client, const rlk_combiner *c
         return connections - 1;
     if (combiner->crowd < MANY || combiner->is_called)
         return 1;
-    *least = combiner->crowd / 2;
-    return 2;
+    *least = combiner->crowd / PARTS;
+    return connections - 1 < PARTS ? connections - 1 : PARTS;
 }
 
 /* May one more request be sent, with so many who wait? Under the mutex; if so it is counted. */

@@ -203,10 +203,10 @@ static void test_some_send_one_at_a_time(void **state)
     assert_int_equal(request_count, AT_ONCE + 2);
 }
 
-/* Half of them may be on their way while the others are being served. */
-static void test_half_of_many_travel_meanwhile(void **state)
+/* A third of them may be on their way while others are being served, and not less. */
+static void test_third_of_many_travels_meanwhile(void **state)
 {
-    enum { FIRST = AT_ONCE + 33, HALF = 17 };
+    enum { FIRST = AT_ONCE + 33, THIRD = 11 };
 
     (void)state;
     fill();
@@ -215,17 +215,17 @@ static void test_half_of_many_travel_meanwhile(void **state)
     for (int i = 0; i < AT_ONCE; i++)
         gate_let_first();
     await_held(1);
-    come(FIRST, FIRST + HALF - 1, ask_acquire);
+    come(FIRST, FIRST + THIRD - 1, ask_acquire);
     await_held(1);
-    askers[FIRST + HALF - 1].ask = ask_acquire;
-    start(&askers[FIRST + HALF - 1]);
+    askers[FIRST + THIRD - 1].ask = ask_acquire;
+    start(&askers[FIRST + THIRD - 1]);
     await_held(2);
     gate_open();
-    join_all(FIRST + HALF);
-    expect_ok(FIRST + HALF);
+    join_all(FIRST + THIRD);
+    expect_ok(FIRST + THIRD);
     assert_int_equal(request_count, AT_ONCE + 2);
     assert_int_equal(requests[AT_ONCE].n, 33);
-    assert_int_equal(requests[AT_ONCE + 1].n, HALF);
+    assert_int_equal(requests[AT_ONCE + 1].n, THIRD);
 }
 
 /* Who loses patience sends another in the place of one that is stuck; that one, when it comes back,
@@ -265,7 +265,7 @@ int main(void)
         CASE(test_few_have_a_connection_each),
         CASE(test_one_at_a_time_where_there_are_two_connections),
         CASE(test_some_send_one_at_a_time),
-        CASE(test_half_of_many_travel_meanwhile),
+        CASE(test_third_of_many_travels_meanwhile),
         CASE(test_stuck_request_that_comes_back_leaves_as_many_as_before),
     };
 

@@ -64,7 +64,8 @@ int __wrap_rlk_word_wait(_Atomic uint32_t *word, uint32_t value, int64_t until_u
     atomic_fetch_add(&begun, 1);
     if (self != NULL)
         atomic_store(&self->has_waited, 1);
-    return __real_rlk_word_wait(word, value, now + 1000);
+    __real_rlk_word_wait(word, value, now + 1000);
+    return 1;
 }
 
 int waits_over(void)
