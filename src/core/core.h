@@ -2,8 +2,7 @@
  *
  * What the files of the core share. The design note is README.md beside this file.
  *
- * Lock order: there is one mutex, the client's, and one for each thread that waits for a request it
- * shares, never held together with it. None is held while the database, a callback of the user's or
+ * There is one mutex, the client's. It is not held while the database, a callback of the user's or
  * a sleep is under way. */
 #ifndef RLK_CORE_H
 #define RLK_CORE_H
