@@ -5,7 +5,10 @@
 #include "fault.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { TIMEOUT_MS = 5000 };
 
 static void record_commits(void)
 {
@@ -69,6 +72,58 @@ static void durable_waits_for_acquire_and_renew(void **state)
     rowlock_close(&client);
 }
 
+/* One row held and one free; then the one is given back and the other taken, in one call. */
+static void exchange_two(const rowlock_driver *driver, void *conn)
+{
+    rowlock_op held = {
+        .name = "one", .name_length = 3, .owner = "o", .note = "", .ttl_us = 9000000};
+    rowlock_op next = held;
+    rowlock_error err;
+
+    next.name = "two";
+    for (int i = 0; i < 3; i++) { /* the last time the rows are known to be free */
+        rowlock_op back;
+
+        held.attempt[0] = (uint8_t)(3 * i + 1);
+        assert_status(ROWLOCK_OK, driver->acquire(conn, &held, 1, 0, TIMEOUT_MS, &err), &err);
+        back = held;
+        memcpy(back.seen, held.attempt, sizeof back.seen);
+        back.attempt[0] = (uint8_t)(3 * i + 2);
+        next.attempt[0] = (uint8_t)(3 * i + 3);
+        assert_status(ROWLOCK_OK, driver->exchange(conn, &back, 1, &next, 1, TIMEOUT_MS, &err),
+                      &err);
+        assert_int_equal(back.status, ROWLOCK_OK);
+        assert_int_equal(next.status, ROWLOCK_OK);
+        back = next;
+        memcpy(back.seen, next.attempt, sizeof back.seen);
+        back.attempt[1] = 1;
+        assert_status(ROWLOCK_OK, driver->release(conn, &back, 1, TIMEOUT_MS, &err), &err);
+    }
+}
+
+/* Releases that travel with acquires are committed with them: those give the mode. */
+static void durable_waits_for_acquires_beside_releases(void **state)
+{
+    const rowlock_driver *driver = fault.backend.driver;
+    const rowlock_config config = {
+        .size = sizeof config, .address = fault.backend.address, .prefix = fault.prefix};
+    rowlock_client *client = open_with(ROWLOCK_DURABLE); /* makes the tables */
+    void *conn = calloc(1, driver->conn_size);
+    rowlock_error err;
+
+    (void)state;
+    record_commits();
+    assert_non_null(conn);
+    assert_status(ROWLOCK_OK, driver->open(conn, &config, TIMEOUT_MS, &err), &err);
+    exchange_two(driver, conn);
+    assert_commits(1, "on");
+    assert_commits(0, "off on"); /* by themselves, and together */
+    driver->close(conn);
+    free(conn);
+    forget_commits();
+    rowlock_close(&client);
+}
+
 static void relaxed_waits_for_nothing(void **state)
 {
     rowlock_client *client = open_with(ROWLOCK_RELAXED);
@@ -117,6 +172,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(durable_waits_for_acquire_and_renew),
+        cmocka_unit_test(durable_waits_for_acquires_beside_releases),
         cmocka_unit_test(relaxed_waits_for_nothing),
         cmocka_unit_test(relaxed_leaves_transactions_durable),
         cmocka_unit_test(unknown_is_refused),
