@@ -240,9 +240,11 @@ SELECT $1::bytea, false, s.fence, s.hold_count, s.expire_time - c.now, s.owner,
 
 -- name: acquire_free
 -- Rows that are there, free, and neither waited for nor locked by anybody: the usual case, at less than
--- half the cost. `acquire` goes on with what is not in the answer. They are not locked first: xmax is 0
--- where nobody has locked this version of the row or begun to change it. Who does so at this very moment
--- is waited for, as long as lock_timeout allows; then the row is looked at again.
+-- half the cost. `acquire` goes on with what is not in the answer. Mostly they need not be locked first:
+-- xmax is 0 where nobody has ever locked this version of the row or begun to change it. (Who does so at
+-- this very moment is waited for, as long as lock_timeout allows; then the row is looked at again.) A row
+-- that was locked and changed in one transaction keeps that one's number: whether it still is, a lock
+-- tells. CASE sees to it that only rows that are free are locked.
 -- $1 names[]  $2 owners[]  $3 notes[]  $4 ttls[] in us  $5 attempts[]
 UPDATE rowlock_locks AS l
    SET owner        = w.owner,
@@ -256,9 +258,12 @@ UPDATE rowlock_locks AS l
  CROSS JOIN unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::uuid[])
     AS w (name, owner, note, ttl, attempt)
  WHERE l.name = ANY (ARRAY[w.name])
-   AND l.expire_time <= c.now
-   AND l.wait_until <= l.expire_time
-   AND l.xmax = 0
+   AND CASE WHEN l.expire_time <= c.now
+             AND l.wait_until <= l.expire_time
+            THEN l.xmax = 0
+                 OR EXISTS (SELECT FROM rowlock_locks AS k
+                             WHERE k.ctid = l.ctid
+                               FOR NO KEY UPDATE SKIP LOCKED) END
 RETURNING l.name, l.fence
 
 -- name: acquire_free_one
@@ -384,7 +389,7 @@ SELECT w.name, w.hold_count, CASE WHEN w.is_repeated THEN NULL ELSE w.found END,
 -- in the answer.
 -- $1 names[]  $2 owners[]  $3 fences[]  $4 attempts[]  $5 seen[]
 -- $6 alone: the commit is not waited for, rows that somebody has locked are. Else it is in one
--- transaction with acquires, which must not wait for the sake of a row that is locked.
+-- transaction with acquires, which must not wait for the sake of a row that is locked: as there.
 UPDATE rowlock_locks AS l
    SET attempt     = w.attempt,
        hold_count  = 0,
@@ -396,14 +401,18 @@ UPDATE rowlock_locks AS l
  CROSS JOIN unnest($1::bytea[], $2::text[], $3::bigint[], $4::uuid[], $5::uuid[])
     AS w (name, owner, fence, attempt, seen)
  WHERE l.name = ANY (ARRAY[w.name])
-   AND l.owner = w.owner
-   AND l.fence = w.fence
-   AND l.attempt <> w.attempt
-   AND w.seen IN (l.attempt, '00000000-0000-0000-0000-000000000000')
-   AND l.hold_count = 1
-   AND l.expire_time > c.now
-   AND l.wait_until <= c.now
-   AND ($6::boolean OR l.xmax = 0)
+   AND CASE WHEN l.owner = w.owner
+             AND l.fence = w.fence
+             AND l.attempt <> w.attempt
+             AND w.seen IN (l.attempt, '00000000-0000-0000-0000-000000000000')
+             AND l.hold_count = 1
+             AND l.expire_time > c.now
+             AND l.wait_until <= c.now
+            THEN $6::boolean
+                 OR l.xmax = 0
+                 OR EXISTS (SELECT FROM rowlock_locks AS k
+                             WHERE k.ctid = l.ctid
+                               FOR NO KEY UPDATE SKIP LOCKED) END
 RETURNING l.name
 
 -- name: release_one
