@@ -170,32 +170,82 @@ static void cycle(struct direct *d, int counted)
     assert_one_trip("driver's release");
 }
 
-static void driver_batch(size_t n)
+static void direct_open(struct direct *d, size_t n)
 {
-    struct direct d = {.driver = fault.backend.driver, .n = n};
-    rowlock_config config = {
+    const rowlock_config config = {
         .size = sizeof(config), .address = fault.proxied, .prefix = fault.prefix};
     static struct fault_batch batch;
     rowlock_error err;
 
+    *d = (struct direct){.driver = fault.backend.driver, .n = n};
     fault_batch_init(&batch, "direct");
-    d.conn = calloc(1, d.driver->conn_size);
-    d.ops = calloc(n, sizeof(*d.ops));
-    assert_true(d.conn != NULL && d.ops != NULL);
+    d->conn = calloc(1, d->driver->conn_size);
+    d->ops = calloc(n, sizeof(*d->ops));
+    assert_true(d->conn != NULL && d->ops != NULL);
     for (size_t i = 0; i < n; i++) {
-        d.ops[i].name = batch.names[i];
-        d.ops[i].name_length = strlen(batch.names[i]);
-        d.ops[i].owner = "round trips";
-        d.ops[i].note = "";
-        d.ops[i].ttl_us = 30000000;
+        d->ops[i].name = batch.names[i];
+        d->ops[i].name_length = strlen(batch.names[i]);
+        d->ops[i].owner = "round trips";
+        d->ops[i].note = "";
+        d->ops[i].ttl_us = 30000000;
     }
-    assert_status(ROWLOCK_OK, d.driver->open(d.conn, &config, 5000, &err), &err);
+    assert_status(ROWLOCK_OK, d->driver->open(d->conn, &config, 5000, &err), &err);
+}
+
+static void direct_close(struct direct *d)
+{
+    d->driver->close(d->conn);
+    free(d->ops);
+    free(d->conn);
+}
+
+static void driver_batch(size_t n)
+{
+    struct direct d;
+
+    direct_open(&d, n);
     cycle(&d, 0);
     cycle(&d, 1);
     cycle(&d, 1);
-    d.driver->close(d.conn);
-    free(d.ops);
-    free(d.conn);
+    direct_close(&d);
+}
+
+/* The first half of the ops is held, and renewed; then it is given back and the other half taken.
+ */
+static void exchange(struct direct *d, int counted)
+{
+    size_t half = d->n / 2;
+    rowlock_error err = {0};
+
+    assert_status(ROWLOCK_OK, d->driver->renew(d->conn, d->ops, half, 5000, &err), &err);
+    fresh_attempts(d);
+    count_from_here();
+    assert_all_ok(
+        d, d->driver->exchange(d->conn, d->ops, half, d->ops + half, d->n - half, 5000, &err),
+        &err);
+    if (counted)
+        assert_one_trip("driver's exchange");
+    fresh_attempts(d);
+    assert_status(ROWLOCK_OK, d->driver->release(d->conn, d->ops + half, d->n - half, 5000, &err),
+                  &err);
+    assert_status(ROWLOCK_OK, d->driver->acquire(d->conn, d->ops, half, 0, 5000, &err), &err);
+}
+
+static void driver_exchange(void **state)
+{
+    struct direct d;
+    rowlock_error err = {0};
+
+    (void)state;
+    if (fault.backend.driver->exchange == NULL)
+        return;
+    direct_open(&d, FAULT_BATCH);
+    cycle(&d, 0); /* makes the rows */
+    fresh_attempts(&d);
+    assert_status(ROWLOCK_OK, d.driver->acquire(d.conn, d.ops, d.n / 2, 0, 5000, &err), &err);
+    for (int i = 0; i < 4; i++)
+        exchange(&d, i > 0);
+    direct_close(&d);
 }
 
 static void driver_one(void **state)
@@ -219,6 +269,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(acquire_many),
         cmocka_unit_test(driver_one),
         cmocka_unit_test(driver_hundred),
+        cmocka_unit_test(driver_exchange),
     };
     return FAULT_MAIN(argc, argv, 1, cases);
 }
