@@ -52,8 +52,7 @@ static int has_ticket(const rowlock_op *ops, size_t n)
 static void read_taken(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
 {
     my_read_acquired(conn, op, row, lengths);
-    if (op->status != ROWLOCK_OK || op->hold_count > 1 || my_int(row[9]) == 0)
-        conn->guess = MY_GUESS_NONE;
+    conn->met_free += op->status == ROWLOCK_OK && op->hold_count == 1 && my_int(row[9]) != 0;
 }
 
 /* The same, then in_line */
@@ -130,42 +129,50 @@ static int try_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, 
     return status;
 }
 
-/* Whatever their rows are like; the connection notes it for the next time. */
+/* Whatever their rows are like. The connection notes how many were free. */
 static int acquire_open(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
                         rowlock_error *err)
 {
     my_patience patience = my_patience_start(deadline);
-    int status;
+    int status = try_each(conn, ops, n, deadline, err);
 
-    conn->guess = MY_GUESS_FREE;
-    status = try_each(conn, ops, n, deadline, err);
     while (status == ROWLOCK_OK && my_count_status(ops, n, STATUS_OPEN) > 0) {
-        conn->guess = MY_GUESS_NONE;
         if (n > 1 || !my_patience_pause(&patience)) {
             my_set_status(ops, n, STATUS_OPEN, ROWLOCK_BUSY);
             break;
         }
         status = try_each(conn, ops, n, deadline, err);
     }
-    if (n == 1 && ops->status == ROWLOCK_BUSY)
-        conn->guess = ops->holder[0] != '\0' ? MY_GUESS_HELD : MY_GUESS_NONE;
     return status;
 }
 
-/* The next lock is mostly like the last one, and if that was free or held one statement will do.
- * Where it is not like that, it costs a second packet. */
+/* The next ones are mostly like the last, and if those were free or held one statement will do.
+ * Where they are not like that, it costs a second packet. */
+static int guess_by(const my_conn *conn, const rowlock_op *ops, size_t n)
+{
+    if (2 * conn->met_free >= n)
+        return MY_GUESS_FREE;
+    if (n == 1 && ops->status == ROWLOCK_BUSY && ops->holder[0] != '\0')
+        return MY_GUESS_HELD;
+    return MY_GUESS_NONE;
+}
+
 static int acquire_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
                         rowlock_error *err)
 {
-    int status = ROWLOCK_OK, any;
+    int status = ROWLOCK_OK;
+    size_t taken;
 
-    if (!has_ticket(ops, n))
-        status = my_acquire_direct(conn, ops, n, deadline, err);
+    if (n == 1 && ops->ticket == 0)
+        status = my_acquire_direct(conn, ops, deadline, err);
+    else if (!has_ticket(ops, n))
+        status = my_acquire_many(conn, ops, n, deadline, err);
     if (status != ROWLOCK_OK || my_count_status(ops, n, STATUS_OPEN) == 0)
         return status;
-    any = my_count_status(ops, n, ROWLOCK_OK) > 0;
+    taken = conn->met_free = my_count_status(ops, n, ROWLOCK_OK);
     status = acquire_open(conn, ops, n, deadline, err);
-    return status != ROWLOCK_OK && any ? my_fail_partly(conn, err) : status;
+    conn->guess = guess_by(conn, ops, n);
+    return status != ROWLOCK_OK && taken > 0 ? my_fail_partly(conn, err) : status;
 }
 
 /* One try at all of them. Leaves all OK, or those of others BUSY and the rest open. *raced:

@@ -93,7 +93,7 @@ static int tell_locked(int status, rowlock_error *err)
                            "ROLLBACK");
 }
 
-/* What a direct release has left open, and many at once. */
+/* What a short release has left open. */
 static int release_open(my_conn *conn, rowlock_op *ops, size_t n, int looks, const char *bell,
                         int64_t deadline, rowlock_error *err)
 {
@@ -116,9 +116,12 @@ static int release(my_conn *conn, rowlock_op *ops, size_t n, int looks, const ch
 {
     int status;
 
-    if (!my_is_direct(conn, n))
+    if (!my_is_many(conn, n))
         return release_open(conn, ops, n, looks, bell, deadline, err);
-    status = my_release_direct(conn, ops, n, looks, bell, deadline, err);
+    if (n == 1)
+        status = my_release_direct(conn, ops, looks, bell, deadline, err);
+    else
+        status = my_release_many(conn, ops, n, looks, bell, deadline, err);
     if (status != ROWLOCK_OK || my_count_status(ops, n, STATUS_OPEN) == 0)
         return status;
     return release_open(conn, ops, n, looks, NULL, deadline, err);
@@ -151,11 +154,9 @@ int my_force_release(void *handle, rowlock_op *op, uint32_t timeout_ms, rowlock_
 {
     my_conn *conn = handle;
     int64_t deadline = release_deadline(timeout_ms);
-    rlk_text name = {0}, attempt = {0}, fence = {0};
-    const char *n = my_bytes(&name, op->name, op->name_length);
-    const char *a = my_bytes(&attempt, op->attempt, sizeof op->attempt);
-    const char *f = my_number(&fence, (int64_t)op->fence);
-    const char *literals[] = {a, n, f, f, a, n, a};
+    const my_value name = my_name_of(op), attempt = my_attempt_of(op);
+    const my_value fence = my_value_of((int64_t)op->fence);
+    const my_value values[] = {attempt, name, fence, fence, attempt, name, attempt};
     MYSQL_RES *result = NULL;
     rowlock_error local;
     int status;
@@ -166,18 +167,12 @@ int my_force_release(void *handle, rowlock_op *op, uint32_t timeout_ms, rowlock_
     my_begin_none(conn);
     my_add(conn, SQL_START, NULL, 0);
     if (timeout_ms < RELEASE_WAITS_MS)
-        my_add(conn, SQL_RELEASE_LOOK_ONE, &n, 1);
-    my_add(conn, SQL_FORCE_RELEASE, literals, sizeof literals / sizeof *literals);
-    if (name.failed || attempt.failed || fence.failed)
-        status = rlk_fail_memory(err);
-    else
-        status = my_run(conn, deadline, &result, err);
+        my_add_values(conn, SQL_RELEASE_LOOK_ONE, &name, 1);
+    my_add_values(conn, SQL_FORCE_RELEASE, values, sizeof values / sizeof *values);
+    status = my_run(conn, deadline, &result, err);
     if (status == ROWLOCK_OK) {
         op->status = mysql_num_rows(result) > 0 ? ROWLOCK_OK : ROWLOCK_LOST;
         mysql_free_result(result);
     }
-    rlk_text_free(&name);
-    rlk_text_free(&attempt);
-    rlk_text_free(&fence);
     return tell_locked(status, err);
 }
