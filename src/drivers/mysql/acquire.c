@@ -39,7 +39,7 @@ void my_read_acquired(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsign
         op->status = ROWLOCK_BUSY;
 }
 
-static int has_ticket(const rowlock_op *ops, size_t n)
+int my_has_ticket(const rowlock_op *ops, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (ops[i].ticket != 0)
@@ -107,7 +107,7 @@ static my_step acquire_step(enum sql_statement first, const rowlock_op *ops, siz
 
     my_step_add(&step, first, NULL);
     my_step_add(&step, SQL_ACQUIRE, NULL);
-    if (has_ticket(ops, n))
+    if (my_has_ticket(ops, n))
         my_step_add(&step, SQL_ACQUIRE_OFF, NULL);
     my_step_add(&step, SQL_ACQUIRE_ANSWER, NULL);
     return step;
@@ -129,23 +129,6 @@ static int try_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, 
     return status;
 }
 
-/* Whatever their rows are like. The connection notes how many were free. */
-static int acquire_open(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
-                        rowlock_error *err)
-{
-    my_patience patience = my_patience_start(deadline);
-    int status = try_each(conn, ops, n, deadline, err);
-
-    while (status == ROWLOCK_OK && my_count_status(ops, n, STATUS_OPEN) > 0) {
-        if (n > 1 || !my_patience_pause(&patience)) {
-            my_set_status(ops, n, STATUS_OPEN, ROWLOCK_BUSY);
-            break;
-        }
-        status = try_each(conn, ops, n, deadline, err);
-    }
-    return status;
-}
-
 /* The next ones are mostly like the last, and if those were free or held one statement will do.
  * Where they are not like that, it costs a second packet. */
 static int guess_by(const my_conn *conn, const rowlock_op *ops, size_t n)
@@ -157,22 +140,45 @@ static int guess_by(const my_conn *conn, const rowlock_op *ops, size_t n)
     return MY_GUESS_NONE;
 }
 
+int my_acquire_short(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err)
+{
+    if (my_has_ticket(ops, n))
+        return ROWLOCK_OK;
+    return n == 1 ? my_acquire_direct(conn, ops, deadline, err)
+                  : my_acquire_many(conn, ops, n, deadline, err);
+}
+
+int my_acquire_rest(my_conn *conn, rowlock_op *ops, size_t n, int is_patient, int64_t deadline,
+                    rowlock_error *err)
+{
+    my_patience patience = my_patience_start(deadline);
+    int status = ROWLOCK_OK;
+
+    if (my_count_status(ops, n, STATUS_OPEN) == 0)
+        return status;
+    conn->met_free = my_count_status(ops, n, ROWLOCK_OK);
+    status = try_each(conn, ops, n, deadline, err);
+    while (status == ROWLOCK_OK && my_count_status(ops, n, STATUS_OPEN) > 0) {
+        if (!is_patient || !my_patience_pause(&patience)) {
+            my_set_status(ops, n, STATUS_OPEN, ROWLOCK_BUSY);
+            break;
+        }
+        status = try_each(conn, ops, n, deadline, err);
+    }
+    conn->guess = guess_by(conn, ops, n);
+    return status;
+}
+
 static int acquire_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
                         rowlock_error *err)
 {
-    int status = ROWLOCK_OK;
-    size_t taken;
+    int any, status = my_acquire_short(conn, ops, n, deadline, err);
 
-    if (n == 1 && ops->ticket == 0)
-        status = my_acquire_direct(conn, ops, deadline, err);
-    else if (!has_ticket(ops, n))
-        status = my_acquire_many(conn, ops, n, deadline, err);
-    if (status != ROWLOCK_OK || my_count_status(ops, n, STATUS_OPEN) == 0)
+    if (status != ROWLOCK_OK)
         return status;
-    taken = conn->met_free = my_count_status(ops, n, ROWLOCK_OK);
-    status = acquire_open(conn, ops, n, deadline, err);
-    conn->guess = guess_by(conn, ops, n);
-    return status != ROWLOCK_OK && taken > 0 ? my_fail_partly(conn, err) : status;
+    any = my_count_status(ops, n, ROWLOCK_OK) > 0;
+    status = my_acquire_rest(conn, ops, n, n == 1, deadline, err);
+    return status != ROWLOCK_OK && any ? my_fail_partly(conn, err) : status;
 }
 
 /* One try at all of them. Leaves all OK, or those of others BUSY and the rest open. *raced:

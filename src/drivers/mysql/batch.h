@@ -111,6 +111,21 @@ void my_add_releases(my_conn *conn, const rowlock_op *ops, size_t n, enum my_if_
 void my_read_acquires(rowlock_op *ops, size_t n, MYSQL_RES *result);
 void my_read_releases(rowlock_op *ops, size_t n, MYSQL_RES *result);
 
+/* The steps of acquire, not all or none: the usual cases, and what is open after them; is_patient:
+ * a row that is locked is asked about again for a while. Then those that are not to be had are
+ * BUSY; after an error those that were not reached are still open. */
+int my_acquire_short(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
+                     rowlock_error *err);
+int my_acquire_rest(my_conn *conn, rowlock_op *ops, size_t n, int is_patient, int64_t deadline,
+                    rowlock_error *err);
+
+/* The same for release: what is open after the usual cases; and all of it, without waiting. */
+int my_release_rest(my_conn *conn, rowlock_op *ops, size_t n, int looks, const char *bell,
+                    int64_t deadline, rowlock_error *err);
+int my_release_now(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err);
+
+int my_has_ticket(const rowlock_op *ops, size_t n); /* one of them */
+
 /* i, own, mine, fence, hold_count, remaining, owner, late, queue */
 void my_read_acquired(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths);
 

@@ -93,12 +93,11 @@ static int tell_locked(int status, rowlock_error *err)
                            "ROLLBACK");
 }
 
-/* What a short release has left open. */
-static int release_open(my_conn *conn, rowlock_op *ops, size_t n, int looks, const char *bell,
-                        int64_t deadline, rowlock_error *err)
+int my_release_rest(my_conn *conn, rowlock_op *ops, size_t n, int looks, const char *bell,
+                    int64_t deadline, rowlock_error *err)
 {
     my_step step = {.read_row = read_released};
-    int any = my_count_status(ops, n, ROWLOCK_OK) > 0, status;
+    int status;
 
     my_step_add(&step, SQL_START, NULL);
     if (looks)
@@ -107,47 +106,61 @@ static int release_open(my_conn *conn, rowlock_op *ops, size_t n, int looks, con
     if (bell != NULL)
         my_step_add(&step, SQL_RING, bell);
     status = my_run_open(conn, &step, ops, n, deadline, err);
-    my_set_status(ops, n, STATUS_OPEN, ROWLOCK_LOST);
-    return status != ROWLOCK_OK && any ? my_fail_partly(conn, err) : status;
+    if (status == ROWLOCK_OK)
+        my_set_status(ops, n, STATUS_OPEN, ROWLOCK_LOST);
+    return status;
 }
 
-static int release(my_conn *conn, rowlock_op *ops, size_t n, int looks, const char *bell,
-                   int64_t deadline, rowlock_error *err)
+static int release_each(my_conn *conn, rowlock_op *ops, size_t n, int looks, const char *bell,
+                        int64_t deadline, rowlock_error *err)
 {
-    int status;
+    int any, status;
 
     if (!my_is_many(conn, n))
-        return release_open(conn, ops, n, looks, bell, deadline, err);
+        return my_release_rest(conn, ops, n, looks, bell, deadline, err);
     if (n == 1)
         status = my_release_direct(conn, ops, looks, bell, deadline, err);
     else
         status = my_release_many(conn, ops, n, looks, bell, deadline, err);
-    if (status != ROWLOCK_OK || my_count_status(ops, n, STATUS_OPEN) == 0)
+    if (status != ROWLOCK_OK)
         return status;
-    return release_open(conn, ops, n, looks, NULL, deadline, err);
+    any = my_count_status(ops, n, ROWLOCK_OK) > 0;
+    status = my_release_rest(conn, ops, n, looks, NULL, deadline, err);
+    return status != ROWLOCK_OK && any ? my_fail_partly(conn, err) : status;
 }
 
 /* The bell, if there is one, rings after the COMMIT. */
-int my_release(void *handle, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
+static int release(my_conn *conn, rowlock_op *ops, size_t n, int looks, int64_t deadline,
+                   rowlock_error *err)
 {
-    my_conn *conn = handle;
-    int64_t deadline = release_deadline(timeout_ms);
     rlk_text ring = {0};
     const char *bell = my_bell_literal(conn, ops, n, &ring);
-    rowlock_error local;
     int status;
 
-    err = err == NULL ? &local : err;
-    my_start_call(ops, n);
-    rlk_ok(err);
     if (ring.failed)
         status = rlk_fail_memory(err);
     else
-        status = release(conn, ops, n, timeout_ms < RELEASE_WAITS_MS, bell, deadline, err);
+        status = release_each(conn, ops, n, looks, bell, deadline, err);
     if (status == ROWLOCK_OK && bell != NULL)
         conn->bell[0] = '\0';
     rlk_text_free(&ring);
     return tell_locked(status, err);
+}
+
+int my_release_now(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err)
+{
+    return release(conn, ops, n, 1, deadline, err);
+}
+
+int my_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
+{
+    int64_t deadline = release_deadline(timeout_ms);
+    rowlock_error local;
+
+    err = err == NULL ? &local : err;
+    my_start_call(ops, n);
+    rlk_ok(err);
+    return release(conn, ops, n, timeout_ms < RELEASE_WAITS_MS, deadline, err);
 }
 
 int my_force_release(void *handle, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err)

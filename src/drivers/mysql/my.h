@@ -11,6 +11,7 @@
  *   many.c      the same of several locks: one statement for all of them
  *   acquire.c   acquire, whatever the case
  *   lease.c     renew, release, force_release
+ *   exchange.c  releases and acquires in one round trip
  *   queue.c     tickets: enqueue, leave, look
  *   turn.c      waiting for a bell, and taking the lock
  *   bell.c      what bells are called
@@ -171,6 +172,8 @@ int my_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_
                rowlock_error *err);
 int my_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 int my_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
+int my_exchange(void *conn, rowlock_op *releases, size_t n, rowlock_op *acquires, size_t m,
+                uint32_t timeout_ms, rowlock_error *err);
 int my_force_release(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
 int my_reap(void *conn, uint64_t *out, rowlock_mark *mark, int64_t retention_us, uint32_t limit,
             uint32_t timeout_ms, rowlock_error *err);
@@ -187,7 +190,9 @@ int my_leave(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock
 int my_look(void *conn, rowlock_op *ops, size_t n, int64_t life_us, uint32_t timeout_ms,
             rowlock_error *err);
 
-/* The bell that this connection has, as a literal, if it is that of one of the ops; else NULL. */
+/* The bell that this connection has, as a literal, if it is that of one of the ops; else NULL. And
+ * whether it is. */
+int my_rings(const my_conn *conn, const rowlock_op *ops, size_t n);
 const char *my_bell_literal(const my_conn *conn, const rowlock_op *ops, size_t n, rlk_text *out);
 
 /* FNV-1a, begun with MY_HASH_START: of what is too long for the name of a lock of the server's. */
