@@ -385,7 +385,28 @@ ON DUPLICATE KEY UPDATE
        acquire_time = VALUES(acquire_time),
        expire_time  = VALUES(expire_time);
 
--- The same for the release, with the conditions of the one above. It waits for a locked row, too. Tells
+-- The same on MariaDB, which can be told not to wait: without a SELECT from the table that is written it
+-- takes a tenth less. A locked row is error 1205 then. ? owner, ? attempt, ? note, ? ttl, ? name
+-- name: acquire_free_update
+UPDATE rowlock_locks AS l
+   SET l.fence        = LAST_INSERT_ID(GREATEST(l.fence + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01',
+                                                                           UTC_TIMESTAMP(6)))),
+       l.owner        = ?,
+       l.hold_count   = 1,
+       l.attempt      = ?,
+       l.note         = ?,
+       l.acquire_time = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+       l.expire_time  = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?
+ WHERE l.name = ?
+   AND (l.hold_count = 0
+        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+
+-- Before an UPDATE, on MariaDB: zero seconds, which MySQL does not know.
+-- name: no_wait
+SET STATEMENT innodb_lock_wait_timeout = 0 FOR
+
+-- The release of one lock, with the conditions of the one above. It waits for a locked row, too. Tells
 -- how many holds there were. ? attempt, ? name, ? owner, ? fence, ? attempt, ? seen, ? seen
 -- name: release_one
 UPDATE rowlock_locks AS l
@@ -416,43 +437,48 @@ COMMIT;
 -- name: row_last
 /*M!100600 ) */
 
--- name: clock
-SET @rowlock_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
-
 -- Takes what acquire_free would take of each, and leaves the rest alone like that. Each row is found, and
--- locked, by its key, in the order of w. Answers which were taken; MySQL by the statement behind this one.
--- ? rows of name, owner, attempt, ttl, note
+-- locked, by its key, in the order of w. The clock is read here and not put aside before: each statement of
+-- a packet is answered by itself, which costs more than reading it several times. Answers which were taken;
+-- MySQL by the statement behind this one. ? rows of name, owner, attempt, ttl, note
 -- name: acquire_many
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
   WITH w (name, owner, attempt, ttl, note) AS (?)
-SELECT w.name, w.owner, @rowlock_now, 1, w.attempt, @rowlock_now, @rowlock_now + w.ttl, w.note
+SELECT w.name, w.owner, 0, 1, w.attempt,
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + w.ttl,
+       w.note
   FROM w
        STRAIGHT_JOIN rowlock_locks AS l FORCE INDEX (PRIMARY)
           ON l.name = w.name
- WHERE (l.hold_count = 0 OR l.expire_time <= @rowlock_now)
-   AND l.wait_until <= @rowlock_now
+ WHERE (l.hold_count = 0
+        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
    FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE
-       fence        = GREATEST(rowlock_locks.fence + 1, VALUES(fence)),
+       fence        = GREATEST(rowlock_locks.fence + 1, VALUES(acquire_time)),
        owner        = VALUES(owner),
        hold_count   = 1,
        attempt      = VALUES(attempt),
        note         = VALUES(note),
        acquire_time = VALUES(acquire_time),
        expire_time  = VALUES(expire_time)
-/*M!100600 RETURNING name, fence */;
+/*M!100600 RETURNING name, fence, expire_time - acquire_time */;
 
--- ? the same rows
+-- That includes what the same attempt took before. ? the same rows
 -- name: acquire_many_answer
   WITH w (name, owner, attempt, ttl, note) AS (?)
-SELECT l.name, l.fence
+SELECT l.name,
+       l.fence,
+       l.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS remaining
   FROM w
        STRAIGHT_JOIN rowlock_locks AS l FORCE INDEX (PRIMARY)
           ON l.name = w.name
- WHERE l.attempt = w.attempt
-   AND l.acquire_time = @rowlock_now
-   AND l.expire_time = @rowlock_now + w.ttl;
+ WHERE l.owner = w.owner
+   AND l.attempt = w.attempt
+   AND l.hold_count = 1
+   AND l.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 
 -- The same for releases, with the conditions of release_one. It goes on with one of the two below, or
 -- waits for a locked row, and ends with release_many_end. ? rows of name, owner, fence, attempt, seen
@@ -460,7 +486,8 @@ SELECT l.name, l.fence
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
   WITH w (name, owner, fence, attempt, seen) AS (?)
-SELECT w.name, '', 0, 0, w.attempt, 0, 0
+SELECT w.name, '', 0, 0, w.attempt, 0,
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
   FROM w
        STRAIGHT_JOIN rowlock_locks AS l FORCE INDEX (PRIMARY)
           ON l.name = w.name
@@ -468,7 +495,7 @@ SELECT w.name, '', 0, 0, w.attempt, 0, 0
    AND l.fence = w.fence
    AND l.attempt <> w.attempt
    AND (w.seen = '' OR l.attempt = w.seen)
-   AND l.expire_time > @rowlock_now
+   AND l.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
    AND l.hold_count > 0
    FOR UPDATE
 
@@ -484,7 +511,7 @@ SKIP LOCKED
 ON DUPLICATE KEY UPDATE
        attempt     = VALUES(attempt),
        hold_count  = rowlock_locks.hold_count - 1,
-       expire_time = IF(rowlock_locks.hold_count = 0, @rowlock_now, rowlock_locks.expire_time)
+       expire_time = IF(rowlock_locks.hold_count = 0, VALUES(expire_time), rowlock_locks.expire_time)
 /*M!100600 RETURNING name, hold_count */;
 
 -- ? the same rows

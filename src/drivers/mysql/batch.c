@@ -260,11 +260,11 @@ void my_clear_answer(rowlock_op *op)
     op->is_queue = 0;
 }
 
-void my_set_taken(rowlock_op *op, uint64_t fence)
+void my_set_taken(rowlock_op *op, uint64_t fence, int64_t remaining_us)
 {
     op->fence = fence;
     op->hold_count = 1;
-    op->remaining_us = op->ttl_us;
+    op->remaining_us = remaining_us;
     op->status = ROWLOCK_OK;
 }
 

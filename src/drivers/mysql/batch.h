@@ -86,7 +86,7 @@ my_value my_note_of(const rowlock_op *op);
 my_value my_value_of(int64_t number);
 
 /* A new tenure, by a short statement. */
-void my_set_taken(rowlock_op *op, uint64_t fence);
+void my_set_taken(rowlock_op *op, uint64_t fence, int64_t remaining_us);
 
 /* The usual cases, in one packet. An op stays open if its case is another; then nothing was done
  * for it. Acquire follows conn->guess; ops are without tickets. */
@@ -102,14 +102,24 @@ int my_release_direct(my_conn *conn, rowlock_op *op, int looks, const char *bell
 int my_release_many(my_conn *conn, rowlock_op *ops, size_t n, int looks, const char *bell,
                     int64_t deadline, rowlock_error *err);
 
-/* The parts of a packet of them, COMMIT not included, and their answers, which are freed. */
+/* The parts of a packet of several, START TRANSACTION and COMMIT not included, and their answers,
+ * which are freed. */
 enum my_if_locked { MY_IF_LOCKED_WAIT, MY_IF_LOCKED_FAIL, MY_IF_LOCKED_SKIP };
 
-void my_start_many(my_conn *conn);
 void my_add_acquires(my_conn *conn, const rowlock_op *ops, size_t n);
 void my_add_releases(my_conn *conn, const rowlock_op *ops, size_t n, enum my_if_locked if_locked);
 void my_read_acquires(rowlock_op *ops, size_t n, MYSQL_RES *result);
 void my_read_releases(rowlock_op *ops, size_t n, MYSQL_RES *result);
+
+/* The same for one lock, whose answer is in conn->told; the release that does not wait is
+ * MariaDB's. A row that is locked is an error that my_is_locked(), or is left open. */
+void my_add_acquire(my_conn *conn, const rowlock_op *op);
+void my_add_release(my_conn *conn, const rowlock_op *op, int waits);
+void my_read_acquire(rowlock_op *op, const my_told *told);
+void my_read_release(rowlock_op *op, const my_told *told);
+
+/* Of a call that failed: was that because of a row that is locked, and nothing else? */
+int my_is_locked(int status, const rowlock_error *err);
 
 /* The steps of acquire, not all or none: the usual cases, and what is open after them; is_patient:
  * a row that is locked is asked about again for a while. Then those that are not to be had are

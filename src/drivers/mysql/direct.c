@@ -12,18 +12,69 @@ int my_is_direct(const my_conn *conn)
     return !conn->foreign && !my_has_transaction(conn->mysql);
 }
 
+void my_add_acquire(my_conn *conn, const rowlock_op *op)
+{
+    const my_value name = my_name_of(op), owner = my_owner_of(op), attempt = my_attempt_of(op),
+                   note = my_note_of(op), ttl = my_value_of(op->ttl_us);
+    const my_value insert[] = {ttl, name, owner, attempt, note};
+    const my_value update[] = {owner, attempt, note, ttl, name};
+
+    if (!my_is_maria(conn)) {
+        my_add_values(conn, SQL_ACQUIRE_FREE, insert, sizeof insert / sizeof *insert);
+        return;
+    }
+    my_add(conn, SQL_NO_WAIT, NULL, 0);
+    my_add_values(conn, SQL_ACQUIRE_FREE_UPDATE, update, sizeof update / sizeof *update);
+}
+
+void my_add_release(my_conn *conn, const rowlock_op *op, int waits)
+{
+    const my_value attempt = my_attempt_of(op), seen = my_seen_of(op);
+    const my_value values[] = {
+        attempt, my_name_of(op), my_owner_of(op), my_value_of((int64_t)op->fence), attempt, seen,
+        seen};
+
+    if (!waits)
+        my_add(conn, SQL_NO_WAIT, NULL, 0);
+    my_add_values(conn, SQL_RELEASE_ONE, values, sizeof values / sizeof *values);
+}
+
+void my_read_acquire(rowlock_op *op, const my_told *told)
+{
+    if (told->changed > 0 && told->number > 0)
+        my_set_taken(op, told->number, op->ttl_us);
+}
+
+void my_read_release(rowlock_op *op, const my_told *told)
+{
+    if (told->changed == 0 || told->number == 0)
+        return;
+    op->hold_count = (uint32_t)(told->number - 1);
+    op->status = ROWLOCK_OK;
+}
+
+int my_is_locked(int status, const rowlock_error *err)
+{
+    enum { LOCK_TIMEOUT = 1205, LOCKED = 3572 };
+
+    return status == ROWLOCK_EDRIVER &&
+           (err->native_code == LOCK_TIMEOUT || err->native_code == LOCKED);
+}
+
 static int take_free(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_error *err)
 {
-    const my_value values[] = {my_value_of(op->ttl_us), my_name_of(op), my_owner_of(op),
-                               my_attempt_of(op), my_note_of(op)};
-    const my_told *told = &conn->told[0];
+    rowlock_error own = {0};
     int status;
 
     my_start(conn);
-    my_add_values(conn, SQL_ACQUIRE_FREE, values, sizeof values / sizeof *values);
-    status = my_run(conn, deadline, NULL, err);
-    if (status == ROWLOCK_OK && told->changed > 0 && told->number > 0)
-        my_set_taken(op, told->number);
+    my_add_acquire(conn, op);
+    status = my_run(conn, deadline, NULL, &own);
+    if (my_is_locked(status, &own))
+        return ROWLOCK_OK;
+    if (status == ROWLOCK_OK)
+        my_read_acquire(op, conn->told);
+    else if (err != NULL)
+        *err = own;
     return status;
 }
 
@@ -61,10 +112,7 @@ int my_acquire_direct(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_e
 int my_release_direct(my_conn *conn, rowlock_op *op, int looks, const char *bell, int64_t deadline,
                       rowlock_error *err)
 {
-    const my_value name = my_name_of(op), attempt = my_attempt_of(op), seen = my_seen_of(op);
-    const my_value values[] = {
-        attempt, name, my_owner_of(op), my_value_of((int64_t)op->fence), attempt, seen, seen};
-    const my_told *told = &conn->told[looks ? 2 : 0];
+    const my_value name = my_name_of(op);
     int status;
 
     my_start(conn);
@@ -72,15 +120,13 @@ int my_release_direct(my_conn *conn, rowlock_op *op, int looks, const char *bell
         my_add(conn, SQL_START, NULL, 0);
         my_add_values(conn, SQL_RELEASE_LOOK_ONE, &name, 1);
     }
-    my_add_values(conn, SQL_RELEASE_ONE, values, sizeof values / sizeof *values);
+    my_add_release(conn, op, 1);
     if (looks)
         my_add(conn, SQL_COMMIT, NULL, 0);
     if (bell != NULL)
         my_add(conn, SQL_RING, &bell, 1);
     status = my_run(conn, deadline, NULL, err);
-    if (status == ROWLOCK_OK && told->changed > 0 && told->number > 0) {
-        op->hold_count = (uint32_t)(told->number - 1);
-        op->status = ROWLOCK_OK;
-    }
+    if (status == ROWLOCK_OK)
+        my_read_release(op, &conn->told[looks ? 2 : 0]);
     return status;
 }

@@ -9,22 +9,49 @@
  */
 #include "batch.h"
 
+/* A half of one lock has the statement for one, where that can be told not to wait. */
+static int is_single(const my_conn *conn, size_t n)
+{
+    return n == 1 && my_is_maria(conn);
+}
+
+static void read_both(my_conn *conn, rowlock_op *releases, size_t n, rowlock_op *acquires, size_t m,
+                      MYSQL_RES **sets)
+{
+    const my_told *told = &conn->told[1]; /* behind START TRANSACTION */
+
+    if (is_single(conn, n))
+        my_read_release(releases, told++);
+    else
+        my_read_releases(releases, n, sets[is_single(conn, m)]);
+    if (is_single(conn, m))
+        my_read_acquire(acquires, told);
+    else
+        my_read_acquires(acquires, m, sets[1]);
+}
+
+/* If a single lock's row is locked, nothing was done, and all is open. */
 static int exchange_short(my_conn *conn, rowlock_op *releases, size_t n, rowlock_op *acquires,
                           size_t m, int64_t deadline, rowlock_error *err)
 {
     MYSQL_RES *sets[2];
     int status;
 
-    my_start_many(conn);
-    my_add_releases(conn, releases, n, MY_IF_LOCKED_SKIP);
-    my_add_acquires(conn, acquires, m);
+    my_start(conn);
+    my_add(conn, SQL_START, NULL, 0);
+    if (is_single(conn, n))
+        my_add_release(conn, releases, 0);
+    else
+        my_add_releases(conn, releases, n, MY_IF_LOCKED_SKIP);
+    if (is_single(conn, m))
+        my_add_acquire(conn, acquires);
+    else
+        my_add_acquires(conn, acquires, m);
     my_add(conn, SQL_COMMIT, NULL, 0);
     status = my_run_sets(conn, deadline, sets, 2, err);
-    if (status == ROWLOCK_OK) {
-        my_read_releases(releases, n, sets[0]);
-        my_read_acquires(acquires, m, sets[1]);
-    }
-    return status;
+    if (status == ROWLOCK_OK)
+        read_both(conn, releases, n, acquires, m, sets);
+    return my_is_locked(status, err) ? rlk_ok(err) : status;
 }
 
 /* One half was refused, the other is done or still to be. Its ops are asked for again, one by one,
@@ -58,23 +85,21 @@ int my_exchange(void *handle, rowlock_op *releases, size_t n, rowlock_op *acquir
 {
     my_conn *conn = handle;
     int64_t deadline = my_deadline(timeout_ms);
-    int begins_short = is_short(conn, releases, n, acquires, m), status;
+    int begins_short = is_short(conn, releases, n, acquires, m), status = ROWLOCK_OK;
     rowlock_error local;
 
     err = err == NULL ? &local : err;
     my_start_call(releases, n);
     my_start_call(acquires, m);
     rlk_ok(err);
-    if (begins_short) {
+    if (begins_short)
         status = exchange_short(conn, releases, n, acquires, m, deadline, err);
-        if (status != ROWLOCK_OK)
-            return status;
-        status = my_release_rest(conn, releases, n, 1, NULL, deadline, err);
-        if (status != ROWLOCK_OK)
-            status = after_half(conn, releases, n, status, err);
-    } else {
-        status = my_release_now(conn, releases, n, deadline, err);
-    }
+    if (status != ROWLOCK_OK)
+        return status;
+    status = begins_short ? my_release_rest(conn, releases, n, 1, NULL, deadline, err)
+                          : my_release_now(conn, releases, n, deadline, err);
+    if (status != ROWLOCK_OK && (begins_short || my_is_locked(status, err)))
+        status = after_half(conn, releases, n, status, err);
     if (status != ROWLOCK_OK)
         return status;
     if (!begins_short)

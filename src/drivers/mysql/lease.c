@@ -83,10 +83,7 @@ static int64_t release_deadline(uint32_t timeout_ms)
 /* Somebody keeps the row locked: who releases may be the one. */
 static int tell_locked(int status, rowlock_error *err)
 {
-    enum { LOCK_TIMEOUT = 1205, LOCKED = 3572 };
-
-    if (status != ROWLOCK_EDRIVER ||
-        (err->native_code != LOCK_TIMEOUT && err->native_code != LOCKED))
+    if (!my_is_locked(status, err))
         return status;
     return rlk_fail_native(err, ROWLOCK_EDRIVER, err->native_code, "HY000", 1,
                            "a transaction keeps the row locked: release after its COMMIT or "

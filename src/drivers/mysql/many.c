@@ -90,7 +90,7 @@ static rowlock_op *find_op(rowlock_op *ops, size_t n, size_t *at, const char *na
     return NULL;
 }
 
-/* name, fence */
+/* name, fence, remaining */
 void my_read_acquires(rowlock_op *ops, size_t n, MYSQL_RES *result)
 {
     MYSQL_ROW row;
@@ -100,7 +100,7 @@ void my_read_acquires(rowlock_op *ops, size_t n, MYSQL_RES *result)
         rowlock_op *op = find_op(ops, n, &at, row[0], mysql_fetch_lengths(result)[0]);
 
         if (op != NULL)
-            my_set_taken(op, (uint64_t)my_int(row[1]));
+            my_set_taken(op, (uint64_t)my_int(row[1]), my_int(row[2]));
     }
     mysql_free_result(result);
 }
@@ -122,13 +122,6 @@ void my_read_releases(rowlock_op *ops, size_t n, MYSQL_RES *result)
     mysql_free_result(result);
 }
 
-void my_start_many(my_conn *conn)
-{
-    my_start(conn);
-    my_add(conn, SQL_CLOCK, NULL, 0);
-    my_add(conn, SQL_START, NULL, 0);
-}
-
 int my_acquire_many(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err)
 {
     MYSQL_RES *result = NULL;
@@ -136,7 +129,8 @@ int my_acquire_many(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, 
 
     if (!my_is_many(conn, n) || conn->guess != MY_GUESS_FREE)
         return ROWLOCK_OK;
-    my_start_many(conn);
+    my_start(conn);
+    my_add(conn, SQL_START, NULL, 0);
     my_add_acquires(conn, ops, n);
     my_add(conn, SQL_COMMIT, NULL, 0);
     status = my_run(conn, deadline, &result, err);
@@ -151,7 +145,8 @@ int my_release_many(my_conn *conn, rowlock_op *ops, size_t n, int looks, const c
     MYSQL_RES *result = NULL;
     int status;
 
-    my_start_many(conn);
+    my_start(conn);
+    my_add(conn, SQL_START, NULL, 0);
     my_add_releases(conn, ops, n, looks ? MY_IF_LOCKED_FAIL : MY_IF_LOCKED_WAIT);
     my_add(conn, SQL_COMMIT, NULL, 0);
     if (bell != NULL)
