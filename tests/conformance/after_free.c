@@ -92,13 +92,13 @@ static void test_after_free_ones_locked(void **state)
 {
     struct fixture *f = *state;
     grant_released(f, "lock", "bob");
-    meet_free(f);
     void *session = sql_begin(f);
     sql_in(f, session, "BEGIN");
     sql_in(f, session, "SELECT fence FROM rowlock_locks WHERE name = 'lock' FOR UPDATE");
     rowlock_op op = op_new("lock", "ann");
     int status = INT32_MIN;
-    expect_soon(2000000, status = f->driver->acquire(f->conn, &op, 1, 0, CALL_MS, &f->err));
+    expect_soon(2000000, meet_free(f),
+                status = f->driver->acquire(f->conn, &op, 1, 0, CALL_MS, &f->err));
     sql_end(f, session);
     expect_ok(status, &f->err);
     expect_status(ROWLOCK_BUSY, op.status, NULL);
@@ -156,6 +156,88 @@ static void test_after_free_ones_several_released(void **state)
             expect_status(i == 2 ? ROWLOCK_LOST : ROWLOCK_OK, ops[i].status, NULL);
         for (size_t i = 0; i < COUNT(ops); i++)
             assert_int_equal(row_of(f, ops[i].name).hold_count, i == 1 || i == 2);
+        assert_true(row_of(f, "b").remaining_ms > 0);
+    }
+}
+
+/* Several at once whose rows are free, and yet not all alike. */
+static void test_after_free_ones_several_waited_for(void **state)
+{
+    struct fixture *f = *state;
+    const char *names[] = {"a", "b", "c"};
+    for (size_t i = 0; i < COUNT(names); i++)
+        grant_released(f, names[i], "bob");
+    queue_up_for(f, "b", "cid", LONG_US);
+    meet_free(f);
+    rowlock_op ops[] = {op_new("a", "ann"), op_new("b", "ann"), op_new("c", "ann")};
+    ops_acquire(f, f->conn, ops, COUNT(ops), 0);
+    for (size_t i = 0; i < COUNT(ops); i++)
+        expect_status(i == 1 ? ROWLOCK_BUSY : ROWLOCK_OK, ops[i].status, NULL);
+    assert_true(ops[1].is_queue);
+    assert_int_equal(row_of(f, "b").hold_count, 0);
+}
+
+static void test_after_free_ones_several_fences_of_the_future(void **state)
+{
+    struct fixture *f = *state;
+    grant_released(f, "a", "bob");
+    grant_released(f, "b", "bob");
+    sql_run(f, "UPDATE rowlock_locks SET fence = fence + 3600000000", NULL, 0);
+    uint64_t fences[] = {row_of(f, "a").fence, row_of(f, "b").fence};
+    meet_free(f);
+    rowlock_op ops[] = {op_new("a", "ann"), op_new("b", "ann")};
+    ops[1].note = "after bob";
+    ops_acquire(f, f->conn, ops, COUNT(ops), 0);
+    for (size_t i = 0; i < COUNT(ops); i++) {
+        expect_ok(ops[i].status, NULL);
+        assert_int_equal(ops[i].fence, fences[i] + 1);
+        expect_between(ops[i].remaining_us, LONG_US - SLACK_US, LONG_US);
+        struct row row = row_of(f, ops[i].name);
+        assert_int_equal(row.fence, ops[i].fence);
+        assert_string_equal(row.owner, "ann");
+        assert_string_equal(row.note, ops[i].note);
+    }
+}
+
+/* Several released at once, of which most are not to be had: another tenure's, an expired one, one
+ * that was forced, one whose row was changed since; and the usual one. */
+static void test_after_free_ones_several_released_too_late(void **state)
+{
+    struct fixture *f = *state;
+    rowlock_op ops[] = {grant(f, "a", "ann"), grant_expired(f, "b", "ann"), grant(f, "c", "ann"),
+                        grant(f, "d", "ann"), grant(f, "e", "ann")};
+    uint8_t seen[ROWLOCK_ATTEMPT_SIZE];
+    memcpy(seen, ops[3].attempt, sizeof(seen));
+    rowlock_op forced = op_of(&ops[2]), last = grant(f, "d", "ann");
+    expect_ok(try_force(f, f->conn, &forced), NULL);
+    for (size_t i = 0; i < COUNT(ops); i++)
+        ops[i] = op_of(&ops[i]);
+    ops[0].fence++;
+    ops[2].fence = row_of(f, "c").fence;
+    memcpy(ops[3].seen, seen, sizeof(seen));
+    ops_release(f, f->conn, ops, COUNT(ops));
+    static const int expected[] = {ROWLOCK_LOST, ROWLOCK_LOST, ROWLOCK_LOST, ROWLOCK_BUSY,
+                                   ROWLOCK_OK};
+    static const uint32_t counts[] = {1, 1, 0, 2, 0};
+    for (size_t i = 0; i < COUNT(ops); i++) {
+        expect_status(expected[i], ops[i].status, NULL);
+        assert_int_equal(row_of(f, ops[i].name).hold_count, counts[i]);
+    }
+    assert_memory_equal(ops[3].seen, last.attempt, sizeof(last.attempt));
+}
+
+/* The clock went back since, so that the end of the tenure is ahead. */
+static void test_after_free_ones_several_released_already(void **state)
+{
+    struct fixture *f = *state;
+    rowlock_op ops[] = {grant_released(f, "a", "ann"), grant_released(f, "b", "ann")};
+    sql_run(f, "UPDATE rowlock_locks SET expire_time = expire_time + 3600000000", NULL, 0);
+    for (size_t i = 0; i < COUNT(ops); i++)
+        ops[i] = op_of(&ops[i]);
+    ops_release(f, f->conn, ops, COUNT(ops));
+    for (size_t i = 0; i < COUNT(ops); i++) {
+        expect_status(ROWLOCK_LOST, ops[i].status, NULL);
+        assert_int_equal(row_of(f, ops[i].name).hold_count, 0);
     }
 }
 
@@ -170,6 +252,10 @@ static const struct test_case cases[] = {
     CASE_IF(test_after_free_ones_waited_for, BACKEND_TICKETS),
     CASE(test_after_free_ones_several),
     CASE_IF(test_after_free_ones_several_released, BACKEND_TICKETS),
+    CASE_IF(test_after_free_ones_several_waited_for, BACKEND_TICKETS),
+    CASE_IF(test_after_free_ones_several_fences_of_the_future, BACKEND_SQL),
+    CASE(test_after_free_ones_several_released_too_late),
+    CASE_IF(test_after_free_ones_several_released_already, BACKEND_SQL),
 };
 
 const struct suite after_free_suite = SUITE("after_free", cases);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TIMEOUT_MS = 5000, NAMES = 3, WARM_MAX = 5 };
+enum { TIMEOUT_MS = 5000, NAMES = 5, WARM_MAX = 5 };
 
 #define TTL_US ((int64_t)60000000)
 
@@ -191,7 +191,7 @@ static void one_statement_each(void **state)
     close_conn(conn);
 }
 
-/* START TRANSACTION, one for each, COMMIT. */
+/* START TRANSACTION, one for all, COMMIT; on MySQL the answer is one more. */
 static void some_together(void **state)
 {
     void *conn = warm_conn(fault.backend.address), *other = open_conn(fault.backend.address);
@@ -211,7 +211,7 @@ static void some_together(void **state)
         assert_status(ROWLOCK_OK,
                       fault.backend.driver->acquire(conn, ops, NAMES, 0, TIMEOUT_MS, &err), &err);
         if (round == 0)
-            assert_int_equal(NAMES + 2, since(before));
+            assert_in_range(since(before), 3, 4);
         for (int i = 0; i < NAMES; i++) {
             assert_int_equal(round > 0 && i == 1 ? ROWLOCK_BUSY : ROWLOCK_OK, ops[i].status);
             assert_int_equal(row_of(ops[i].name).fence,
@@ -222,7 +222,7 @@ static void some_together(void **state)
         assert_status(ROWLOCK_OK, fault.backend.driver->release(conn, ops, NAMES, TIMEOUT_MS, &err),
                       &err);
         if (round == 0)
-            assert_int_equal(NAMES + 2, since(before));
+            assert_in_range(since(before), 3, 4);
         for (int i = 0; i < NAMES; i++)
             assert_int_equal(round > 0 && i == 1 ? ROWLOCK_LOST : ROWLOCK_OK, ops[i].status);
     }

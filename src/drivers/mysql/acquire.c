@@ -39,7 +39,7 @@ void my_read_acquired(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsign
         op->status = ROWLOCK_BUSY;
 }
 
-static int has_ticket(const rowlock_op *ops, size_t n)
+int my_has_ticket(const rowlock_op *ops, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (ops[i].ticket != 0)
@@ -52,8 +52,7 @@ static int has_ticket(const rowlock_op *ops, size_t n)
 static void read_taken(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
 {
     my_read_acquired(conn, op, row, lengths);
-    if (op->status != ROWLOCK_OK || op->hold_count > 1 || my_int(row[9]) == 0)
-        conn->guess = MY_GUESS_NONE;
+    conn->met_free += op->status == ROWLOCK_OK && op->hold_count == 1 && my_int(row[9]) != 0;
 }
 
 /* The same, then in_line */
@@ -108,7 +107,7 @@ static my_step acquire_step(enum sql_statement first, const rowlock_op *ops, siz
 
     my_step_add(&step, first, NULL);
     my_step_add(&step, SQL_ACQUIRE, NULL);
-    if (has_ticket(ops, n))
+    if (my_has_ticket(ops, n))
         my_step_add(&step, SQL_ACQUIRE_OFF, NULL);
     my_step_add(&step, SQL_ACQUIRE_ANSWER, NULL);
     return step;
@@ -130,41 +129,55 @@ static int try_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, 
     return status;
 }
 
-/* Whatever their rows are like; the connection notes it for the next time. */
-static int acquire_open(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
-                        rowlock_error *err)
+/* The next ones are mostly like the last, and if those were free or held one statement will do.
+ * Where they are not like that, it costs a second packet. */
+static int guess_by(const my_conn *conn, const rowlock_op *ops, size_t n)
+{
+    if (2 * conn->met_free >= n)
+        return MY_GUESS_FREE;
+    if (n == 1 && ops->status == ROWLOCK_BUSY && ops->holder[0] != '\0')
+        return MY_GUESS_HELD;
+    return MY_GUESS_NONE;
+}
+
+int my_acquire_short(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err)
+{
+    if (my_has_ticket(ops, n))
+        return ROWLOCK_OK;
+    return n == 1 ? my_acquire_direct(conn, ops, deadline, err)
+                  : my_acquire_many(conn, ops, n, deadline, err);
+}
+
+int my_acquire_rest(my_conn *conn, rowlock_op *ops, size_t n, int is_patient, int64_t deadline,
+                    rowlock_error *err)
 {
     my_patience patience = my_patience_start(deadline);
-    int status;
+    int status = ROWLOCK_OK;
 
-    conn->guess = MY_GUESS_FREE;
+    if (my_count_status(ops, n, STATUS_OPEN) == 0)
+        return status;
+    conn->met_free = my_count_status(ops, n, ROWLOCK_OK);
     status = try_each(conn, ops, n, deadline, err);
     while (status == ROWLOCK_OK && my_count_status(ops, n, STATUS_OPEN) > 0) {
-        conn->guess = MY_GUESS_NONE;
-        if (n > 1 || !my_patience_pause(&patience)) {
+        if (!is_patient || !my_patience_pause(&patience)) {
             my_set_status(ops, n, STATUS_OPEN, ROWLOCK_BUSY);
             break;
         }
         status = try_each(conn, ops, n, deadline, err);
     }
-    if (n == 1 && ops->status == ROWLOCK_BUSY)
-        conn->guess = ops->holder[0] != '\0' ? MY_GUESS_HELD : MY_GUESS_NONE;
+    conn->guess = guess_by(conn, ops, n);
     return status;
 }
 
-/* The next lock is mostly like the last one, and if that was free or held one statement will do.
- * Where it is not like that, it costs a second packet. */
 static int acquire_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
                         rowlock_error *err)
 {
-    int status = ROWLOCK_OK, any;
+    int any, status = my_acquire_short(conn, ops, n, deadline, err);
 
-    if (!has_ticket(ops, n))
-        status = my_acquire_direct(conn, ops, n, deadline, err);
-    if (status != ROWLOCK_OK || my_count_status(ops, n, STATUS_OPEN) == 0)
+    if (status != ROWLOCK_OK)
         return status;
     any = my_count_status(ops, n, ROWLOCK_OK) > 0;
-    status = acquire_open(conn, ops, n, deadline, err);
+    status = my_acquire_rest(conn, ops, n, n == 1, deadline, err);
     return status != ROWLOCK_OK && any ? my_fail_partly(conn, err) : status;
 }
 

@@ -30,9 +30,36 @@ static size_t seen_size(const rowlock_op *op)
     return memcmp(op->seen, any, sizeof any) == 0 ? 0 : sizeof op->seen;
 }
 
-const char *my_seen(rlk_text *out, const rowlock_op *op)
+my_value my_name_of(const rowlock_op *op)
 {
-    return my_bytes(out, op->seen, seen_size(op));
+    return (my_value){.bytes = op->name, .length = op->name_length};
+}
+
+my_value my_owner_of(const rowlock_op *op)
+{
+    return (my_value){.bytes = op->owner, .length = strlen(op->owner)};
+}
+
+my_value my_attempt_of(const rowlock_op *op)
+{
+    return (my_value){.bytes = op->attempt, .length = sizeof op->attempt};
+}
+
+my_value my_seen_of(const rowlock_op *op)
+{
+    return (my_value){.bytes = op->seen, .length = seen_size(op)};
+}
+
+my_value my_note_of(const rowlock_op *op)
+{
+    const char *note = op->note != NULL ? op->note : "";
+
+    return (my_value){.bytes = note, .length = strlen(note)};
+}
+
+my_value my_value_of(int64_t number)
+{
+    return (my_value){.number = number};
 }
 
 int64_t my_upto(const rowlock_op *op)
@@ -129,31 +156,14 @@ static void read_rows(my_conn *conn, MYSQL_RES *result, rowlock_op *ops, size_t 
 }
 
 /* The variables of one op, and START TRANSACTION. */
-static int add_one(my_conn *conn, const rowlock_op *op, rowlock_error *err)
+static void add_one(my_conn *conn, const rowlock_op *op)
 {
-    const char *note = op->note != NULL ? op->note : "";
-    rlk_text name = {0}, owner = {0}, attempt = {0}, ttl = {0}, notes = {0}, ticket = {0},
-             upto = {0};
-    const char *literals[] = {my_bytes(&name, op->name, op->name_length),
-                              my_bytes(&owner, op->owner, strlen(op->owner)),
-                              my_bytes(&attempt, op->attempt, sizeof op->attempt),
-                              my_number(&ttl, op->ttl_us),
-                              my_bytes(&notes, note, strlen(note)),
-                              my_number(&ticket, (int64_t)op->ticket),
-                              my_number(&upto, my_upto(op))};
-    int failed;
+    const my_value values[] = {my_name_of(op),          my_owner_of(op),
+                               my_attempt_of(op),       my_value_of(op->ttl_us),
+                               my_note_of(op),          my_value_of((int64_t)op->ticket),
+                               my_value_of(my_upto(op))};
 
-    my_add(conn, SQL_BEGIN_ONE, literals, sizeof literals / sizeof *literals);
-    failed = name.failed || owner.failed || attempt.failed || ttl.failed || notes.failed ||
-             ticket.failed || upto.failed;
-    rlk_text_free(&name);
-    rlk_text_free(&owner);
-    rlk_text_free(&attempt);
-    rlk_text_free(&ttl);
-    rlk_text_free(&notes);
-    rlk_text_free(&ticket);
-    rlk_text_free(&upto);
-    return failed ? rlk_fail_memory(err) : ROWLOCK_OK;
+    my_add_values(conn, SQL_BEGIN_ONE, values, sizeof values / sizeof *values);
 }
 
 int my_run_one(my_conn *conn, const my_step *step, rowlock_op *op, int64_t deadline,
@@ -167,11 +177,11 @@ int my_run_started(my_conn *conn, const my_step *step, rowlock_op *op, int64_t d
                    rowlock_error *err)
 {
     MYSQL_RES *result = NULL;
-    int status = add_one(conn, op, err);
+    int status;
 
+    add_one(conn, op);
     add_parts(conn, step);
-    if (status == ROWLOCK_OK)
-        status = my_run(conn, deadline, &result, err);
+    status = my_run(conn, deadline, &result, err);
     if (status == ROWLOCK_OK)
         read_rows(conn, result, op, 1, step->read_row);
     return status;
@@ -248,6 +258,14 @@ void my_clear_answer(rowlock_op *op)
     op->holder_fence = 0;
     op->holder[0] = '\0';
     op->is_queue = 0;
+}
+
+void my_set_taken(rowlock_op *op, uint64_t fence, int64_t remaining_us)
+{
+    op->fence = fence;
+    op->hold_count = 1;
+    op->remaining_us = remaining_us;
+    op->status = ROWLOCK_OK;
 }
 
 void my_start_call(rowlock_op *ops, size_t n)

@@ -7,7 +7,7 @@
  * the time on MariaDB and the same on MySQL (medians of five alternating runs), and no statement
  * grows with the batch. Reading JSON takes temporary tables, so a single lock travels as literals:
  * about half the time on MariaDB, a tenth to a third less on MySQL. The usual cases take less than
- * that: direct.c. */
+ * that: direct.c, many.c. */
 #ifndef MY_BATCH_H
 #define MY_BATCH_H
 
@@ -77,19 +77,64 @@ typedef struct my_patience {
 my_patience my_patience_start(int64_t deadline);
 int my_patience_pause(my_patience *patience); /* 0: there is no time left */
 
-/* A release's attempt as last known; nothing for any. */
-const char *my_seen(rlk_text *out, const rowlock_op *op);
+/* What a statement takes of an op. seen: nothing for any. */
+my_value my_name_of(const rowlock_op *op);
+my_value my_owner_of(const rowlock_op *op);
+my_value my_attempt_of(const rowlock_op *op);
+my_value my_seen_of(const rowlock_op *op);
+my_value my_note_of(const rowlock_op *op);
+my_value my_value_of(int64_t number);
 
-/* The usual cases, in one statement for each lock and one packet. An op stays open if its case is
- * another; then nothing was done for it. Acquire follows conn->guess; ops are without tickets. */
-int my_acquire_direct(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
+/* A new tenure, by a short statement. */
+void my_set_taken(rowlock_op *op, uint64_t fence, int64_t remaining_us);
+
+/* The usual cases, in one packet. An op stays open if its case is another; then nothing was done
+ * for it. Acquire follows conn->guess; ops are without tickets. */
+int my_acquire_direct(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_error *err);
+int my_acquire_many(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err);
+
+/* Can it be tried? looks: a row that is locked is not waited for. The bell (NULL: none) rings in
+ * any case. */
+int my_is_direct(const my_conn *conn);
+int my_is_many(const my_conn *conn, size_t n);
+int my_release_direct(my_conn *conn, rowlock_op *op, int looks, const char *bell, int64_t deadline,
                       rowlock_error *err);
+int my_release_many(my_conn *conn, rowlock_op *ops, size_t n, int looks, const char *bell,
+                    int64_t deadline, rowlock_error *err);
 
-/* Can it be tried with these? looks: a row that is locked is not waited for. The bell (NULL: none)
- * rings in any case. */
-int my_is_direct(const my_conn *conn, size_t n);
-int my_release_direct(my_conn *conn, rowlock_op *ops, size_t n, int looks, const char *bell,
-                      int64_t deadline, rowlock_error *err);
+/* The parts of a packet of several, START TRANSACTION and COMMIT not included, and their answers,
+ * which are freed. */
+enum my_if_locked { MY_IF_LOCKED_WAIT, MY_IF_LOCKED_FAIL, MY_IF_LOCKED_SKIP };
+
+void my_add_acquires(my_conn *conn, const rowlock_op *ops, size_t n);
+void my_add_releases(my_conn *conn, const rowlock_op *ops, size_t n, enum my_if_locked if_locked);
+void my_read_acquires(rowlock_op *ops, size_t n, MYSQL_RES *result);
+void my_read_releases(rowlock_op *ops, size_t n, MYSQL_RES *result);
+
+/* The same for one lock, whose answer is in conn->told; the release that does not wait is
+ * MariaDB's. A row that is locked is an error that my_is_locked(), or is left open. */
+void my_add_acquire(my_conn *conn, const rowlock_op *op);
+void my_add_release(my_conn *conn, const rowlock_op *op, int waits);
+void my_read_acquire(rowlock_op *op, const my_told *told);
+void my_read_release(rowlock_op *op, const my_told *told);
+
+/* Of a call that failed: was that because of a row that is locked, and nothing else? */
+int my_is_locked(int status, const rowlock_error *err);
+
+/* The steps of acquire, not all or none: the usual cases, and what is open after them; is_patient:
+ * a row that is locked is asked about again for a while. Then those that are not to be had are
+ * BUSY; after an error those that were not reached are still open. */
+int my_acquire_short(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
+                     rowlock_error *err);
+int my_acquire_rest(my_conn *conn, rowlock_op *ops, size_t n, int is_patient, int64_t deadline,
+                    rowlock_error *err);
+
+/* The same for release: what is open after the usual cases; and all of it, without waiting. */
+int my_release_rest(my_conn *conn, rowlock_op *ops, size_t n, int looks, const char *bell,
+                    int64_t deadline, rowlock_error *err);
+int my_release_now(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err);
+
+int my_has_ticket(const rowlock_op *ops, size_t n); /* one of them */
 
 /* i, own, mine, fence, hold_count, remaining, owner, late, queue */
 void my_read_acquired(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths);

@@ -49,11 +49,16 @@ const char *my_name_literal(rlk_text *out, const char *name)
     return my_bytes(out, name, strlen(name));
 }
 
-const char *my_bell_literal(const my_conn *conn, const rowlock_op *ops, size_t n, rlk_text *out)
+int my_rings(const my_conn *conn, const rowlock_op *ops, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (my_has_bell(conn, &ops[i]))
-            return my_name_literal(out, conn->bell);
+            return 1;
     }
-    return NULL;
+    return 0;
+}
+
+const char *my_bell_literal(const my_conn *conn, const rowlock_op *ops, size_t n, rlk_text *out)
+{
+    return my_rings(conn, ops, n) ? my_name_literal(out, conn->bell) : NULL;
 }

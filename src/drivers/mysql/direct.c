@@ -1,106 +1,93 @@
 /* SPDX-License-Identifier: MIT
  *
- * The usual cases of acquire and release: one statement for each lock. What came of it is in the
- * server's OK, so that nothing is read. Alone it is its own transaction; several are in one packet
- * and one transaction. Many are faster as JSON. */
-#include <string.h>
-
+ * The usual cases of one lock: one statement. What came of it is in the server's OK, so that
+ * nothing is read. */
 #include "batch.h"
-
-enum { DIRECT_MAX = 8, LITERALS_MAX = 5 };
-enum { BYTES_MAX = 8192 }; /* of what is sent for one lock */
-
-_Static_assert(MY_TOLD_MAX >= 2 * DIRECT_MAX + 3, "all that is told is kept");
 
 /* After a transaction of the application's the session is to be set up again first. And no
  * transaction may be open, in which a statement would not be its own: with completion_type CHAIN,
  * there is one after every COMMIT. */
-int my_is_direct(const my_conn *conn, size_t n)
+int my_is_direct(const my_conn *conn)
 {
-    return n <= DIRECT_MAX && n * BYTES_MAX < conn->packet_max && !conn->foreign &&
-           !my_has_transaction(conn->mysql);
+    return !conn->foreign && !my_has_transaction(conn->mysql);
 }
 
-static void end_literals(my_conn *conn, rlk_text *texts)
+void my_add_acquire(my_conn *conn, const rowlock_op *op)
 {
-    for (size_t i = 0; i < LITERALS_MAX; i++) {
-        if (texts[i].failed)
-            conn->packet.failed = 1;
-        rlk_text_free(&texts[i]);
+    const my_value name = my_name_of(op), owner = my_owner_of(op), attempt = my_attempt_of(op),
+                   note = my_note_of(op), ttl = my_value_of(op->ttl_us);
+    const my_value insert[] = {ttl, name, owner, attempt, note};
+    const my_value update[] = {owner, attempt, note, ttl, name};
+
+    if (!my_is_maria(conn)) {
+        my_add_values(conn, SQL_ACQUIRE_FREE, insert, sizeof insert / sizeof *insert);
+        return;
     }
+    my_add(conn, SQL_NO_WAIT, NULL, 0);
+    my_add_values(conn, SQL_ACQUIRE_FREE_UPDATE, update, sizeof update / sizeof *update);
 }
 
-static void add_acquire(my_conn *conn, const rowlock_op *op)
+void my_add_release(my_conn *conn, const rowlock_op *op, int waits)
 {
-    const char *note = op->note != NULL ? op->note : "";
-    rlk_text texts[LITERALS_MAX] = {{0}};
-    const char *literals[] = {my_number(&texts[0], op->ttl_us),
-                              my_bytes(&texts[1], op->name, op->name_length),
-                              my_bytes(&texts[2], op->owner, strlen(op->owner)),
-                              my_bytes(&texts[3], op->attempt, sizeof op->attempt),
-                              my_bytes(&texts[4], note, strlen(note))};
+    const my_value attempt = my_attempt_of(op), seen = my_seen_of(op);
+    const my_value values[] = {
+        attempt, my_name_of(op), my_owner_of(op), my_value_of((int64_t)op->fence), attempt, seen,
+        seen};
 
-    my_add(conn, SQL_ACQUIRE_FREE, literals, sizeof literals / sizeof *literals);
-    end_literals(conn, texts);
+    if (!waits)
+        my_add(conn, SQL_NO_WAIT, NULL, 0);
+    my_add_values(conn, SQL_RELEASE_ONE, values, sizeof values / sizeof *values);
 }
 
-static void add_release(my_conn *conn, const rowlock_op *op, int looks)
+void my_read_acquire(rowlock_op *op, const my_told *told)
 {
-    rlk_text texts[LITERALS_MAX] = {{0}};
-    const char *name = my_bytes(&texts[0], op->name, op->name_length);
-    const char *attempt = my_bytes(&texts[1], op->attempt, sizeof op->attempt);
-    const char *seen = my_seen(&texts[2], op);
-    const char *literals[] = {attempt,
-                              name,
-                              my_bytes(&texts[3], op->owner, strlen(op->owner)),
-                              my_number(&texts[4], (int64_t)op->fence),
-                              attempt,
-                              seen,
-                              seen};
-
-    if (looks)
-        my_add(conn, SQL_RELEASE_LOOK_ONE, &name, 1);
-    my_add(conn, SQL_RELEASE_ONE, literals, sizeof literals / sizeof *literals);
-    end_literals(conn, texts);
+    if (told->changed > 0 && told->number > 0)
+        my_set_taken(op, told->number, op->ttl_us);
 }
 
-static int take_free(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err)
+void my_read_release(rowlock_op *op, const my_told *told)
 {
-    const my_told *told = &conn->told[n > 1];
+    if (told->changed == 0 || told->number == 0)
+        return;
+    op->hold_count = (uint32_t)(told->number - 1);
+    op->status = ROWLOCK_OK;
+}
+
+int my_is_locked(int status, const rowlock_error *err)
+{
+    enum { LOCK_TIMEOUT = 1205, LOCKED = 3572 };
+
+    return status == ROWLOCK_EDRIVER &&
+           (err->native_code == LOCK_TIMEOUT || err->native_code == LOCKED);
+}
+
+static int take_free(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_error *err)
+{
+    rowlock_error own = {0};
     int status;
 
     my_start(conn);
-    if (n > 1)
-        my_add(conn, SQL_START, NULL, 0);
-    for (size_t i = 0; i < n; i++)
-        add_acquire(conn, &ops[i]);
-    if (n > 1)
-        my_add(conn, SQL_COMMIT, NULL, 0);
-    status = my_run(conn, deadline, NULL, err);
-    for (size_t i = 0; i < n && status == ROWLOCK_OK; i++, told++) {
-        if (told->changed == 0 || told->number == 0)
-            continue;
-        ops[i].fence = told->number;
-        ops[i].hold_count = 1;
-        ops[i].remaining_us = ops[i].ttl_us;
-        ops[i].status = ROWLOCK_OK;
-    }
+    my_add_acquire(conn, op);
+    status = my_run(conn, deadline, NULL, &own);
+    if (my_is_locked(status, &own))
+        return ROWLOCK_OK;
+    if (status == ROWLOCK_OK)
+        my_read_acquire(op, conn->told);
+    else if (err != NULL)
+        *err = own;
     return status;
 }
 
 /* One that is held: a plain read, which decides only if it shows a lease of somebody else's. */
 static int look_held(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_error *err)
 {
-    rlk_text texts[LITERALS_MAX] = {{0}};
-    const char *literals[] = {my_bytes(&texts[0], op->owner, strlen(op->owner)),
-                              my_bytes(&texts[1], op->name, op->name_length)};
+    const my_value values[] = {my_owner_of(op), my_name_of(op)};
     MYSQL_RES *result = NULL;
     MYSQL_ROW row;
     int status;
 
     my_start(conn);
-    my_add(conn, SQL_ACQUIRE_LOOK, literals, 2);
-    end_literals(conn, texts);
+    my_add_values(conn, SQL_ACQUIRE_LOOK, values, sizeof values / sizeof *values);
     status = my_run(conn, deadline, &result, err);
     row = status == ROWLOCK_OK ? mysql_fetch_row(result) : NULL;
     if (row != NULL)
@@ -111,40 +98,35 @@ static int look_held(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_er
     return status;
 }
 
-int my_acquire_direct(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline,
-                      rowlock_error *err)
+int my_acquire_direct(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_error *err)
 {
-    if (!my_is_direct(conn, n))
+    if (!my_is_direct(conn))
         return ROWLOCK_OK;
     if (conn->guess == MY_GUESS_FREE)
-        return take_free(conn, ops, n, deadline, err);
-    if (conn->guess == MY_GUESS_HELD && n == 1)
-        return look_held(conn, ops, deadline, err);
+        return take_free(conn, op, deadline, err);
+    if (conn->guess == MY_GUESS_HELD)
+        return look_held(conn, op, deadline, err);
     return ROWLOCK_OK;
 }
 
-int my_release_direct(my_conn *conn, rowlock_op *ops, size_t n, int looks, const char *bell,
-                      int64_t deadline, rowlock_error *err)
+int my_release_direct(my_conn *conn, rowlock_op *op, int looks, const char *bell, int64_t deadline,
+                      rowlock_error *err)
 {
-    int several = n > 1 || looks, status;
-    const my_told *told = &conn->told[several];
+    const my_value name = my_name_of(op);
+    int status;
 
     my_start(conn);
-    if (several)
+    if (looks) {
         my_add(conn, SQL_START, NULL, 0);
-    for (size_t i = 0; i < n; i++)
-        add_release(conn, &ops[i], looks);
-    if (several)
+        my_add_values(conn, SQL_RELEASE_LOOK_ONE, &name, 1);
+    }
+    my_add_release(conn, op, 1);
+    if (looks)
         my_add(conn, SQL_COMMIT, NULL, 0);
     if (bell != NULL)
         my_add(conn, SQL_RING, &bell, 1);
     status = my_run(conn, deadline, NULL, err);
-    for (size_t i = 0; i < n && status == ROWLOCK_OK; i++, told++) {
-        told += looks != 0;
-        if (told->changed == 0 || told->number == 0)
-            continue;
-        ops[i].hold_count = (uint32_t)(told->number - 1);
-        ops[i].status = ROWLOCK_OK;
-    }
+    if (status == ROWLOCK_OK)
+        my_read_release(op, &conn->told[looks ? 2 : 0]);
     return status;
 }

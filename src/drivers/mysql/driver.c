@@ -159,6 +159,7 @@ static const rowlock_driver my_driver = {
     .look = my_look,
     .waiters = my_waiters,
     .diagnose = my_diagnose,
+    .exchange = my_exchange,
 };
 
 const rowlock_driver *rowlock_mysql(void)

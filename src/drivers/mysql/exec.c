@@ -86,7 +86,7 @@ void my_start(my_conn *conn)
         my_add(conn, SQL_SESSION, NULL, 0);
 }
 
-static const char *rendered(my_conn *conn, enum sql_statement which)
+const char *my_sql(my_conn *conn, enum sql_statement which)
 {
     rlk_text text = {0};
 
@@ -104,7 +104,7 @@ static const char *rendered(my_conn *conn, enum sql_statement which)
 
 void my_add(my_conn *conn, enum sql_statement which, const char *const *literals, size_t n)
 {
-    my_fill(&conn->packet, rendered(conn, which), literals, n);
+    my_fill(&conn->packet, my_sql(conn, which), literals, n);
 }
 
 void my_fill(rlk_text *out, const char *sql, const char *const *literals, size_t n)
@@ -117,6 +117,31 @@ void my_fill(rlk_text *out, const char *sql, const char *const *literals, size_t
         sql += before + (sql[before] == '?');
     }
     rlk_text_str(out, sql);
+}
+
+void my_put(rlk_text *out, const my_value *value)
+{
+    if (value->bytes == NULL) {
+        rlk_text_int(out, value->number);
+        return;
+    }
+    rlk_text_add(out, "x'", 2);
+    rlk_text_hex(out, value->bytes, value->length);
+    rlk_text_add(out, "'", 1);
+}
+
+void my_add_values(my_conn *conn, enum sql_statement which, const my_value *values, size_t n)
+{
+    const char *sql = my_sql(conn, which);
+
+    for (size_t i = 0; i < n; i++) {
+        size_t before = strcspn(sql, "?");
+
+        rlk_text_add(&conn->packet, sql, before);
+        my_put(&conn->packet, &values[i]);
+        sql += before + (sql[before] == '?');
+    }
+    rlk_text_str(&conn->packet, sql);
 }
 
 const char *my_bytes(rlk_text *out, const void *bytes, size_t n)
@@ -212,8 +237,16 @@ static int check_packet(my_conn *conn, rowlock_error *err)
     return ROWLOCK_OK;
 }
 
+/* Keeps a result set as the last one of n. */
+static void keep_set(MYSQL_RES **sets, size_t n, MYSQL_RES *result)
+{
+    mysql_free_result(sets[0]);
+    memmove(sets, sets + 1, (n - 1) * sizeof *sets);
+    sets[n - 1] = result;
+}
+
 /* Reads the result of one statement, then goes to the next. *more: -1 at the end. */
-static int read_result(my_conn *conn, int64_t deadline, MYSQL_RES **out, int *more)
+static int read_result(my_conn *conn, int64_t deadline, MYSQL_RES **sets, size_t n, int *more)
 {
     MYSQL_RES *result = NULL;
 
@@ -222,8 +255,7 @@ static int read_result(my_conn *conn, int64_t deadline, MYSQL_RES **out, int *mo
     if (mysql_field_count(conn->mysql) > 0) {
         if (!my_client_store(conn->mysql, &result, deadline))
             return 0;
-        mysql_free_result(*out);
-        *out = result;
+        keep_set(sets, n, result);
         if (mysql_errno(conn->mysql) != 0)
             return 1;
     } else if (conn->told_count < MY_TOLD_MAX) {
@@ -233,28 +265,38 @@ static int read_result(my_conn *conn, int64_t deadline, MYSQL_RES **out, int *mo
     return my_client_next(conn->mysql, more, deadline);
 }
 
-int my_run(my_conn *conn, int64_t deadline, MYSQL_RES **out, rowlock_error *err)
+int my_run_sets(my_conn *conn, int64_t deadline, MYSQL_RES **sets, size_t n, rowlock_error *err)
 {
-    MYSQL_RES *result = NULL;
     int more = 0, status = check_packet(conn, err), in_time;
 
-    if (out != NULL)
-        *out = NULL;
+    memset(sets, 0, n * sizeof *sets);
     if (status != ROWLOCK_OK)
         return status;
     conn->told_count = 0;
     in_time = my_client_query(conn->mysql, conn->packet.data, conn->packet.length, deadline);
     while (in_time && mysql_errno(conn->mysql) == 0 && more == 0)
-        in_time = read_result(conn, deadline, &result, &more);
+        in_time = read_result(conn, deadline, sets, n, &more);
     if (!in_time)
         status = unknown(conn, err);
     else if (mysql_errno(conn->mysql) != 0)
         status = server_error(conn, deadline, err);
-    if (status == ROWLOCK_OK)
+    if (status == ROWLOCK_OK) {
         conn->foreign = 0;
-    if (status == ROWLOCK_OK && out != NULL)
-        *out = result;
+        return status;
+    }
+    for (size_t i = 0; i < n; i++)
+        keep_set(sets, n, NULL);
+    return status;
+}
+
+int my_run(my_conn *conn, int64_t deadline, MYSQL_RES **out, rowlock_error *err)
+{
+    MYSQL_RES *last = NULL;
+    int status = my_run_sets(conn, deadline, &last, 1, err);
+
+    if (out != NULL)
+        *out = last;
     else
-        mysql_free_result(result);
+        mysql_free_result(last);
     return status;
 }

@@ -83,22 +83,18 @@ static int64_t release_deadline(uint32_t timeout_ms)
 /* Somebody keeps the row locked: who releases may be the one. */
 static int tell_locked(int status, rowlock_error *err)
 {
-    enum { LOCK_TIMEOUT = 1205, LOCKED = 3572 };
-
-    if (status != ROWLOCK_EDRIVER ||
-        (err->native_code != LOCK_TIMEOUT && err->native_code != LOCKED))
+    if (!my_is_locked(status, err))
         return status;
     return rlk_fail_native(err, ROWLOCK_EDRIVER, err->native_code, "HY000", 1,
                            "a transaction keeps the row locked: release after its COMMIT or "
                            "ROLLBACK");
 }
 
-/* What a direct release has left open, and many at once. */
-static int release_open(my_conn *conn, rowlock_op *ops, size_t n, int looks, const char *bell,
-                        int64_t deadline, rowlock_error *err)
+int my_release_rest(my_conn *conn, rowlock_op *ops, size_t n, int looks, const char *bell,
+                    int64_t deadline, rowlock_error *err)
 {
     my_step step = {.read_row = read_released};
-    int any = my_count_status(ops, n, ROWLOCK_OK) > 0, status;
+    int status;
 
     my_step_add(&step, SQL_START, NULL);
     if (looks)
@@ -107,55 +103,70 @@ static int release_open(my_conn *conn, rowlock_op *ops, size_t n, int looks, con
     if (bell != NULL)
         my_step_add(&step, SQL_RING, bell);
     status = my_run_open(conn, &step, ops, n, deadline, err);
-    my_set_status(ops, n, STATUS_OPEN, ROWLOCK_LOST);
+    if (status == ROWLOCK_OK)
+        my_set_status(ops, n, STATUS_OPEN, ROWLOCK_LOST);
+    return status;
+}
+
+static int release_each(my_conn *conn, rowlock_op *ops, size_t n, int looks, const char *bell,
+                        int64_t deadline, rowlock_error *err)
+{
+    int any, status;
+
+    if (!my_is_many(conn, n))
+        return my_release_rest(conn, ops, n, looks, bell, deadline, err);
+    if (n == 1)
+        status = my_release_direct(conn, ops, looks, bell, deadline, err);
+    else
+        status = my_release_many(conn, ops, n, looks, bell, deadline, err);
+    if (status != ROWLOCK_OK)
+        return status;
+    any = my_count_status(ops, n, ROWLOCK_OK) > 0;
+    status = my_release_rest(conn, ops, n, looks, NULL, deadline, err);
     return status != ROWLOCK_OK && any ? my_fail_partly(conn, err) : status;
 }
 
-static int release(my_conn *conn, rowlock_op *ops, size_t n, int looks, const char *bell,
-                   int64_t deadline, rowlock_error *err)
-{
-    int status;
-
-    if (!my_is_direct(conn, n))
-        return release_open(conn, ops, n, looks, bell, deadline, err);
-    status = my_release_direct(conn, ops, n, looks, bell, deadline, err);
-    if (status != ROWLOCK_OK || my_count_status(ops, n, STATUS_OPEN) == 0)
-        return status;
-    return release_open(conn, ops, n, looks, NULL, deadline, err);
-}
-
 /* The bell, if there is one, rings after the COMMIT. */
-int my_release(void *handle, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
+static int release(my_conn *conn, rowlock_op *ops, size_t n, int looks, int64_t deadline,
+                   rowlock_error *err)
 {
-    my_conn *conn = handle;
-    int64_t deadline = release_deadline(timeout_ms);
     rlk_text ring = {0};
     const char *bell = my_bell_literal(conn, ops, n, &ring);
-    rowlock_error local;
     int status;
 
-    err = err == NULL ? &local : err;
-    my_start_call(ops, n);
-    rlk_ok(err);
     if (ring.failed)
         status = rlk_fail_memory(err);
     else
-        status = release(conn, ops, n, timeout_ms < RELEASE_WAITS_MS, bell, deadline, err);
+        status = release_each(conn, ops, n, looks, bell, deadline, err);
     if (status == ROWLOCK_OK && bell != NULL)
         conn->bell[0] = '\0';
     rlk_text_free(&ring);
     return tell_locked(status, err);
 }
 
+int my_release_now(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err)
+{
+    return release(conn, ops, n, 1, deadline, err);
+}
+
+int my_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
+{
+    int64_t deadline = release_deadline(timeout_ms);
+    rowlock_error local;
+
+    err = err == NULL ? &local : err;
+    my_start_call(ops, n);
+    rlk_ok(err);
+    return release(conn, ops, n, timeout_ms < RELEASE_WAITS_MS, deadline, err);
+}
+
 int my_force_release(void *handle, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err)
 {
     my_conn *conn = handle;
     int64_t deadline = release_deadline(timeout_ms);
-    rlk_text name = {0}, attempt = {0}, fence = {0};
-    const char *n = my_bytes(&name, op->name, op->name_length);
-    const char *a = my_bytes(&attempt, op->attempt, sizeof op->attempt);
-    const char *f = my_number(&fence, (int64_t)op->fence);
-    const char *literals[] = {a, n, f, f, a, n, a};
+    const my_value name = my_name_of(op), attempt = my_attempt_of(op);
+    const my_value fence = my_value_of((int64_t)op->fence);
+    const my_value values[] = {attempt, name, fence, fence, attempt, name, attempt};
     MYSQL_RES *result = NULL;
     rowlock_error local;
     int status;
@@ -166,18 +177,12 @@ int my_force_release(void *handle, rowlock_op *op, uint32_t timeout_ms, rowlock_
     my_begin_none(conn);
     my_add(conn, SQL_START, NULL, 0);
     if (timeout_ms < RELEASE_WAITS_MS)
-        my_add(conn, SQL_RELEASE_LOOK_ONE, &n, 1);
-    my_add(conn, SQL_FORCE_RELEASE, literals, sizeof literals / sizeof *literals);
-    if (name.failed || attempt.failed || fence.failed)
-        status = rlk_fail_memory(err);
-    else
-        status = my_run(conn, deadline, &result, err);
+        my_add_values(conn, SQL_RELEASE_LOOK_ONE, &name, 1);
+    my_add_values(conn, SQL_FORCE_RELEASE, values, sizeof values / sizeof *values);
+    status = my_run(conn, deadline, &result, err);
     if (status == ROWLOCK_OK) {
         op->status = mysql_num_rows(result) > 0 ? ROWLOCK_OK : ROWLOCK_LOST;
         mysql_free_result(result);
     }
-    rlk_text_free(&name);
-    rlk_text_free(&attempt);
-    rlk_text_free(&fence);
     return tell_locked(status, err);
 }

@@ -7,9 +7,11 @@
  *   client.c    the two client libraries, made one; every wait ends by a deadline
  *   exec.c      one packet there, its results back, errors put into classes
  *   batch.c     operations as packets, and their rows back
- *   direct.c    acquire and release in the usual cases: one statement for each lock
+ *   direct.c    acquire and release of one lock in the usual cases
+ *   many.c      the same of several locks: one statement for all of them
  *   acquire.c   acquire, whatever the case
  *   lease.c     renew, release, force_release
+ *   exchange.c  releases and acquires in one round trip
  *   queue.c     tickets: enqueue, leave, look
  *   turn.c      waiting for a bell, and taking the lock
  *   bell.c      what bells are called
@@ -48,7 +50,7 @@ enum my_ssl_mode {
 
 #define MY_BELL_SIZE 65 /* the longest name of a lock of the server's, with its NUL */
 
-#define MY_TOLD_MAX 24
+#define MY_TOLD_MAX 8
 
 enum my_guess { MY_GUESS_NONE, MY_GUESS_FREE, MY_GUESS_HELD };
 
@@ -58,15 +60,23 @@ typedef struct my_told {
     uint64_t number;  /* of LAST_INSERT_ID(number) */
 } my_told;
 
+/* A literal of a statement: x'...' of bytes, or if they are NULL a number. */
+typedef struct my_value {
+    const void *bytes;
+    size_t length;
+    int64_t number;
+} my_value;
+
 typedef struct my_conn {
     MYSQL *mysql;
-    int dead;     /* must not be used again */
-    int borrowed; /* of the application's, see my_native_run() */
-    int foreign;  /* has the application's settings, until the next packet */
-    int no_bells; /* where they would be known to one server of several, or were refused */
-    int unmarked; /* rows that the last enqueue found locked */
-    int in_line;  /* the last lock was absent, or marked as waited for */
-    int guess;    /* enum my_guess: what the next lock will be like, by the last one */
+    int dead;        /* must not be used again */
+    int borrowed;    /* of the application's, see my_native_run() */
+    int foreign;     /* has the application's settings, until the next packet */
+    int no_bells;    /* where they would be known to one server of several, or were refused */
+    int unmarked;    /* rows that the last enqueue found locked */
+    int in_line;     /* the last lock was absent, or marked as waited for */
+    int guess;       /* enum my_guess: what the next locks will be like, by the last ones */
+    size_t met_free; /* of the last locks, how many a short statement has got or would have */
     char bell[MY_BELL_SIZE]; /* the one that it has; empty: none */
     size_t packet_max;
     char *prefix, *schema;
@@ -74,7 +84,7 @@ typedef struct my_conn {
     char *sql[SQL_COUNT]; /* with the tables' names, once used */
     rlk_text packet;      /* what the next my_run() sends */
     rlk_text json;        /* the batch in it */
-    rlk_text batch;       /* of transaction mode */
+    rlk_text batch;       /* of many.c and of transaction mode */
     rlk_text here;        /* ... if borrowed: the condition that it is the client's server */
     my_told
         told[MY_TOLD_MAX]; /* by the statements of the last packet without rows, the first ones */
@@ -119,7 +129,14 @@ int64_t my_deadline(uint32_t timeout_ms);
 void my_start(my_conn *conn);
 void my_add(my_conn *conn, enum sql_statement which, const char *const *literals, size_t n);
 
-/* The same for any text. */
+/* The same with values, which need no memory of their own; and one of them, appended. */
+void my_add_values(my_conn *conn, enum sql_statement which, const my_value *values, size_t n);
+void my_put(rlk_text *out, const my_value *value);
+
+/* The text of a statement, which lives as long as the connection. */
+const char *my_sql(my_conn *conn, enum sql_statement which);
+
+/* my_add() for any text. */
 void my_fill(rlk_text *out, const char *sql, const char *const *literals, size_t n);
 
 /* Literals: x'...' of bytes, and a number. `out` is cleared first. */
@@ -130,6 +147,9 @@ const char *my_number(rlk_text *out, int64_t number);
  * be freed by the caller; NULL on failure. After an error of the server's no transaction is open.
  */
 int my_run(my_conn *conn, int64_t deadline, MYSQL_RES **out, rowlock_error *err);
+
+/* The same with the last n result sets, NULL first where there are fewer. */
+int my_run_sets(my_conn *conn, int64_t deadline, MYSQL_RES **sets, size_t n, rowlock_error *err);
 
 /* The same on a connection of the application's: one statement, no deadline but the connection's
  * own, no ROLLBACK after an error. Never EUNKNOWN: nothing counts before the COMMIT. */
@@ -152,6 +172,8 @@ int my_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_
                rowlock_error *err);
 int my_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 int my_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
+int my_exchange(void *conn, rowlock_op *releases, size_t n, rowlock_op *acquires, size_t m,
+                uint32_t timeout_ms, rowlock_error *err);
 int my_force_release(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
 int my_reap(void *conn, uint64_t *out, rowlock_mark *mark, int64_t retention_us, uint32_t limit,
             uint32_t timeout_ms, rowlock_error *err);
@@ -168,7 +190,9 @@ int my_leave(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock
 int my_look(void *conn, rowlock_op *ops, size_t n, int64_t life_us, uint32_t timeout_ms,
             rowlock_error *err);
 
-/* The bell that this connection has, as a literal, if it is that of one of the ops; else NULL. */
+/* The bell that this connection has, as a literal, if it is that of one of the ops; else NULL. And
+ * whether it is. */
+int my_rings(const my_conn *conn, const rowlock_op *ops, size_t n);
 const char *my_bell_literal(const my_conn *conn, const rowlock_op *ops, size_t n, rlk_text *out);
 
 /* FNV-1a, begun with MY_HASH_START: of what is too long for the name of a lock of the server's. */

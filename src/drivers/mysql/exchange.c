@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Releases and acquires in one round trip: the short statement of each, in one transaction, so that
+ * there is one COMMIT to be waited for. What they leave, and what they are not fit for, takes the
+ * usual way, one half after the other.
+ *
+ * Neither half waits for a row that somebody's transaction keeps locked: who acquires has nothing
+ * to do with it. A release that would have to wait is BUSY, and the core asks for it again, alone.
+ */
+#include "batch.h"
+
+/* A half of one lock has the statement for one, where that can be told not to wait. */
+static int is_single(const my_conn *conn, size_t n)
+{
+    return n == 1 && my_is_maria(conn);
+}
+
+static void read_both(my_conn *conn, rowlock_op *releases, size_t n, rowlock_op *acquires, size_t m,
+                      MYSQL_RES **sets)
+{
+    const my_told *told = &conn->told[1]; /* behind START TRANSACTION */
+
+    if (is_single(conn, n))
+        my_read_release(releases, told++);
+    else
+        my_read_releases(releases, n, sets[is_single(conn, m)]);
+    if (is_single(conn, m))
+        my_read_acquire(acquires, told);
+    else
+        my_read_acquires(acquires, m, sets[1]);
+}
+
+/* If a single lock's row is locked, nothing was done, and all is open. */
+static int exchange_short(my_conn *conn, rowlock_op *releases, size_t n, rowlock_op *acquires,
+                          size_t m, int64_t deadline, rowlock_error *err)
+{
+    MYSQL_RES *sets[2];
+    int status;
+
+    my_start(conn);
+    my_add(conn, SQL_START, NULL, 0);
+    if (is_single(conn, n))
+        my_add_release(conn, releases, 0);
+    else
+        my_add_releases(conn, releases, n, MY_IF_LOCKED_SKIP);
+    if (is_single(conn, m))
+        my_add_acquire(conn, acquires);
+    else
+        my_add_acquires(conn, acquires, m);
+    my_add(conn, SQL_COMMIT, NULL, 0);
+    status = my_run_sets(conn, deadline, sets, 2, err);
+    if (status == ROWLOCK_OK)
+        read_both(conn, releases, n, acquires, m, sets);
+    return my_is_locked(status, err) ? rlk_ok(err) : status;
+}
+
+/* One half was refused, the other is done or still to be. Its ops are asked for again, one by one,
+ * and meet the error themselves; with the connection gone all of it is unknown. */
+static int after_half(my_conn *conn, rowlock_op *ops, size_t n, int status, rowlock_error *err)
+{
+    if (status == ROWLOCK_ECONNECT || status == ROWLOCK_EUNKNOWN) {
+        conn->dead = 1;
+        err->status = ROWLOCK_EUNKNOWN;
+        return ROWLOCK_EUNKNOWN;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].status != STATUS_OPEN)
+            continue;
+        my_clear_answer(&ops[i]);
+        ops[i].status = ROWLOCK_BUSY;
+    }
+    return rlk_ok(err);
+}
+
+/* The bell of a release rings after the COMMIT, which is the usual way's. */
+static int is_short(const my_conn *conn, const rowlock_op *releases, size_t n,
+                    const rowlock_op *acquires, size_t m)
+{
+    return conn->guess == MY_GUESS_FREE && my_is_many(conn, n + m) && !my_has_ticket(acquires, m) &&
+           !my_rings(conn, releases, n);
+}
+
+int my_exchange(void *handle, rowlock_op *releases, size_t n, rowlock_op *acquires, size_t m,
+                uint32_t timeout_ms, rowlock_error *err)
+{
+    my_conn *conn = handle;
+    int64_t deadline = my_deadline(timeout_ms);
+    int begins_short = is_short(conn, releases, n, acquires, m), status = ROWLOCK_OK;
+    rowlock_error local;
+
+    err = err == NULL ? &local : err;
+    my_start_call(releases, n);
+    my_start_call(acquires, m);
+    rlk_ok(err);
+    if (begins_short)
+        status = exchange_short(conn, releases, n, acquires, m, deadline, err);
+    if (status != ROWLOCK_OK)
+        return status;
+    status = begins_short ? my_release_rest(conn, releases, n, 1, NULL, deadline, err)
+                          : my_release_now(conn, releases, n, deadline, err);
+    if (status != ROWLOCK_OK && (begins_short || my_is_locked(status, err)))
+        status = after_half(conn, releases, n, status, err);
+    if (status != ROWLOCK_OK)
+        return status;
+    if (!begins_short)
+        status = my_acquire_short(conn, acquires, m, deadline, err);
+    if (status == ROWLOCK_OK)
+        status = my_acquire_rest(conn, acquires, m, 0, deadline, err);
+    return status == ROWLOCK_OK ? status : after_half(conn, acquires, m, status, err);
+}
