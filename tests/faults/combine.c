@@ -151,16 +151,6 @@ static void each_is_done_once(void **state)
 
 /* ---- the server is gone ---------------------------------------------------------------------- */
 
-/* The cut is that of one connection. Who was on another one, and got through, has the row. */
-static void expect_had(const struct member *member)
-{
-    struct fault_row row = fault_row(direct, member->name);
-
-    assert_int_equal(2, row.found);
-    assert_int_equal(1, row.hold_count);
-    assert_int_equal(rowlock_fence(member->lock), row.fence);
-}
-
 static void expect_not_known(int cut, int64_t took_ms)
 {
     int unknown = 0;
@@ -169,13 +159,10 @@ static void expect_not_known(int cut, int64_t took_ms)
         int status = members[i].status;
 
         unknown += status == ROWLOCK_EUNKNOWN;
-        if (status == ROWLOCK_OK)
-            expect_had(&members[i]);
-        else if (status != ROWLOCK_EUNKNOWN && status != ROWLOCK_ECONNECT)
+        if (status != ROWLOCK_EUNKNOWN && status != ROWLOCK_ECONNECT)
             fail_msg("cut %s, thread %d: %d: %s", cuts[cut].name, i, status,
                      members[i].err.message);
-        else
-            assert_null(members[i].lock);
+        assert_null(members[i].lock);
     }
     assert_true(unknown > 0);
     assert_in_range(took_ms, 0, BRIEF_MS + FAULT_SLACK_MS);
@@ -187,7 +174,7 @@ static void nobody_takes_unknown_for_yes(void **state)
 
     (void)state;
     options.call_timeout_ms = BRIEF_MS;
-    direct = fault_open(fault.backend.address, NULL);
+    options.max_connections = 1; /* who is on another one than the cut is may well get through */
     for (int cut = 0; cut < CUTS; cut++) {
         proxy_plan plan = {.fault = cuts[cut].fault, .then_refuse = 1};
         int64_t start;
@@ -200,13 +187,8 @@ static void nobody_takes_unknown_for_yes(void **state)
         expect_not_known(cut, process_now_ms() - start);
         proxy_disarm(fault.proxy);
         assert_int_equal(0, proxy_refuse(fault.proxy, 0));
-        for (int i = 0; i < THREADS; i++) {
-            if (members[i].lock != NULL)
-                assert_int_equal(ROWLOCK_OK, rowlock_release(&members[i].lock, NULL));
-        }
         rowlock_close(&client);
     }
-    rowlock_close(&direct);
 }
 
 /* ---- cuts all the time ----------------------------------------------------------------------- */
