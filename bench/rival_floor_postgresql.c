@@ -50,24 +50,26 @@ static int ask(pg_session *s, const char *name, PGresult **result)
     return pg_one(s, &step, result);
 }
 
-/* By the short statement if the last one was had, as the library does. */
+/* By the short statement if the last one was had, as the library does; what that answers was had.
+ */
 static int acquire(void *session, const char *name, int waits)
 {
+    enum { FREE_FENCE = 1, ACQUIRED = 1, FENCE };
     pg_session *s = session;
     PGresult *result = NULL;
-    int rows;
+    int rows, is_short = s->meets_free;
 
     (void)waits;
     rows = ask(s, name, &result);
     if (rows == 0 && s->meets_free) {
         PQclear(result);
-        s->meets_free = 0;
+        s->meets_free = is_short = 0;
         rows = ask(s, name, &result);
     }
     if (rows < 1)
         return BENCH_FAILED;
-    s->meets_free = PQgetvalue(result, 0, 1)[0] != 0;
-    s->number = pg_get_i64(result, 0, 2);
+    s->meets_free = is_short || PQgetvalue(result, 0, ACQUIRED)[0] != 0;
+    s->number = pg_get_i64(result, 0, is_short ? FREE_FENCE : FENCE);
     PQclear(result);
     return s->meets_free ? BENCH_OK : BENCH_BUSY;
 }

@@ -208,7 +208,7 @@ typedef struct rowlock_options {
     int64_t ttl_ms;     /* lease of locks that name none; 30,000 */
     int64_t call_timeout_ms;    /* one call's bound on the database, retries included; 5,000 */
     int64_t connect_timeout_ms; /* bound of one attempt to connect; 3,000 */
-    uint32_t max_connections;   /* opened as needed; rowlock_tx_begin() may have as many again; 4 */
+    uint32_t max_connections;   /* opened as needed; rowlock_tx_begin() may have as many again; 5 */
     int32_t schema_policy;      /* enum rowlock_schema_policy */
     rowlock_event_fn on_event;  /* told what happens, see rowlock_event; none */
     void *event_payload;

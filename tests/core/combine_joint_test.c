@@ -7,7 +7,7 @@
 #include "combine_scene.h"
 
 /* With four connections three may be under way, one operation in each, while there are few. */
-enum { AT_ONCE = 3, N = 20 };
+enum { AT_ONCE = 4, N = 20 };
 
 static int set_up(void **state)
 {
