@@ -414,7 +414,9 @@ RETURNING l.name, l.hold_count, NULL::uuid AS found
 -- The same for one name, cheaper, unless somebody has to be told on a channel: `release` tells. No answer
 -- may also mean that an earlier sending of this very call was still under way: `release`, which looks
 -- under the lock, knows.
--- $1 name  $2 owner  $3 fence  $4 attempt  $5 seen  $6 who waits hears a bell
+-- The bell rings a moment before the commit, so that this is one statement and one transaction; who hears
+-- it needs longer for its try than this for the rest, and `turn` knows when it did not.
+-- $1 name  $2 owner  $3 fence  $4 attempt  $5 seen  $6 the ticket whose bell is rung, 0: none
 UPDATE rowlock_locks AS l
    SET attempt     = $4::uuid,
        hold_count  = l.hold_count - 1,
@@ -429,8 +431,10 @@ UPDATE rowlock_locks AS l
    AND $5::uuid IN (l.attempt, '00000000-0000-0000-0000-000000000000')
    AND l.hold_count > 0
    AND l.expire_time > c.now
-   AND (l.wait_until <= c.now OR l.hold_count > 1 OR $6::boolean)
-RETURNING l.name, l.hold_count, NULL::uuid AS found
+   AND (l.wait_until <= c.now OR l.hold_count > 1 OR $6::bigint > 0)
+RETURNING l.name, l.hold_count, NULL::uuid AS found,
+          CASE WHEN l.hold_count = 0 AND $6::bigint > 0
+               THEN pg_advisory_unlock($6::bigint) END AS rung
 
 -- name: force_release
 -- $1 name  $2 fence of the tenure to end, 0: any  $3 attempt  $4 channel
@@ -700,7 +704,8 @@ SELECT pg_advisory_xact_lock_shared($1::bigint) AS heard
 -- $1 name  $2 owner  $3 note  $4 ttl in us  $5 attempt  $6 ticket
 -- $7 the ticket whose bell was heard: if it is still in the queue, its connection has ended; 0: none
 -- $8 only look, since somebody keeps the row locked
--- Verdict: 0 busy, 1 had, 2 the ticket is gone or past, 3 somebody was faster, once more.
+-- Verdict: 0 busy, 1 had, 2 the ticket is gone or past, 3 somebody was faster, once more, 4 busy, but the
+-- bell that was heard is the holder's: its release is about to be committed, unless its connection ended.
 WITH early AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
 ), seen AS MATERIALIZED (
@@ -792,6 +797,8 @@ SELECT 1 AS verdict, h.fence, h.hold_count,
   FROM had AS h
  UNION ALL
 SELECT CASE WHEN NOT EXISTS (SELECT FROM mine) THEN 2
+            WHEN $7::bigint > 0 AND s.ticket = $7 AND s.expire_time > s.now AND a.ticket IS NULL
+            THEN 4
             WHEN s.expire_time > s.now OR a.ticket > 0 OR $8::boolean THEN 0
             ELSE 3 END,
        s.fence, 0,
