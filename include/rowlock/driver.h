@@ -210,8 +210,8 @@ struct rowlock_driver {
      * Only that says so, not a small *out. After an error neither is of use. The core asks for a
      * retention of a second or more; an acquire that inserts a row and takes as long as that
      * between making the fence and having the row must undo it and begin again. With a queue: also
-     * some tickets, at most `limit`, whose life ended a minute ago or more; they are not counted.
-     */
+     * some tickets, at most `limit`, whose life ended a minute ago or more, and those that are past
+     * by a row that is deleted; they are not counted. */
     int (*reap)(void *conn, uint64_t *out, rowlock_mark *mark, int64_t retention_us, uint32_t limit,
                 uint32_t timeout_ms, rowlock_error *err);
 
@@ -299,10 +299,11 @@ struct rowlock_driver {
      * A ticket is a place in the queue of a name (or of several, with the same number in each), a
      * row of a table of its own: ticket = max(now in us, every ticket of these names + 1, the one
      * that the lock's row was last taken by + 1). It lives until its expire_time. The lower one
-     * comes first; one that is not above the ticket that the lock was last taken by is past, and
-     * stands in nobody's way (so the search has a lower end however many rows are dead). Tickets
-     * are an order, and never decide who owns a lock: its row alone does. So losing one costs a
-     * place, and they need not be durable.
+     * comes first; one that is not above the ticket that the lock was last taken by is past: off
+     * the queue, seen by nobody and in nobody's way, though its row may stay for a while (so the
+     * search has a lower end however many rows are dead). Tickets are an order, and never decide
+     * who owns a lock: its row alone does. So losing one costs a place, and they need not be
+     * durable.
      *
      * A bell is something of the database's that a connection has from `enqueue` until it rings it,
      * by `leave` or by `release`, and that rings by itself when the connection ends; another

@@ -74,7 +74,7 @@ typedef enum pg_statement {
     PG_SAVEPOINT_RELEASE,
     PG_SAVEPOINT_UNDO,
     PG_ENQUEUE,
-    PG_ENQUEUE_MARKED,
+    PG_ENQUEUE_AGAIN,
     PG_BELL,
     PG_TURN,
     PG_TURN_FREE,
@@ -114,6 +114,7 @@ typedef struct pg_link {
     pg_params params, session_params;
     /* the queue */
     uint64_t bell;                 /* the ticket whose bell this connection has; 0: none */
+    uint64_t left;                 /* one that was served and is still in its table; 0: none */
     int64_t called;                /* when the turn that is under way was */
     int is_early;                  /* it found a row that is about to be released */
     int may_have_bells;            /* of tickets that nobody knows of */

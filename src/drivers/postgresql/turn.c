@@ -120,8 +120,10 @@ static int try_free(pg_link *conn, rowlock_op *op, int64_t deadline, rowlock_err
 
     free_params(&conn->params, op);
     status = pg_call(conn, PG_TURN_FREE, &result, deadline, err);
-    if (status == ROWLOCK_OK && PQntuples(result) > 0)
+    if (status == ROWLOCK_OK && PQntuples(result) > 0) {
         read_had(conn, op, sent, result);
+        conn->left = op->ticket;
+    }
     PQclear(result);
     return status;
 }
