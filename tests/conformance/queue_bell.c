@@ -154,6 +154,27 @@ static void test_tickets_that_were_served_do_not_pile_up(void **state)
     expect_ok(try_acquire(f, f->conn, &plain), NULL);
 }
 
+/* Bob has been served after a wait, and comes again while Ann waits for Col. */
+static void test_who_was_served_comes_again_behind_those_who_wait(void **state)
+{
+    struct fixture *f = *state;
+    void *a = another(f), *b = another(f), *c = another(f);
+    rowlock_op held = grant_by_ticket(f, a, "lock", "ann", LONG_US);
+    rowlock_op bob = queue_up(f, b, "lock", "bob"), col = queue_up(f, c, "lock", "col");
+    give_back(f, a, &held);
+    expect_ok(await_turn(f, b, &bob), NULL);
+    rowlock_op ann = queue_up(f, a, "lock", "ann");
+    give_back(f, b, &bob);
+    expect_ok(await_turn(f, c, &col), NULL);
+    bob = queue_up(f, b, "lock", "bob");
+    assert_true(bob.ticket > ann.ticket);
+    give_back(f, c, &col);
+    expect_status(ROWLOCK_BUSY, try_turn(f, b, &bob, 0), NULL);
+    expect_ok(await_turn(f, a, &ann), NULL);
+    give_back(f, a, &ann);
+    expect_ok(await_turn(f, b, &bob), NULL);
+}
+
 static void test_leaving_wakes_the_next(void **state)
 {
     struct fixture *f = *state;
@@ -305,6 +326,7 @@ static const struct test_case cases[] = {
     CASE_IF(test_end_of_the_holders_connection_wakes_the_next, BACKEND_TICKETS),
     CASE_IF(test_connection_takes_one_ticket_after_another, BACKEND_TICKETS),
     CASE_IF(test_tickets_that_were_served_do_not_pile_up, BACKEND_TICKETS | BACKEND_SQL),
+    CASE_IF(test_who_was_served_comes_again_behind_those_who_wait, BACKEND_TICKETS),
     CASE_IF(test_leaving_wakes_the_next, BACKEND_TICKETS),
     CASE_IF(test_waiter_in_the_middle_who_dies_is_passed_over, BACKEND_TICKETS),
     CASE_IF(test_head_who_dies_is_passed_over, BACKEND_TICKETS),
