@@ -76,7 +76,7 @@ static int acquire(void *session, const char *name, int waits)
 
 static int release(void *session, const char *name)
 {
-    static const char any[16], without_bell;
+    static const char any[16], no_bell[8];
     pg_session *s = session;
     char fence[8];
     pg_step step = {.statement = "release",
@@ -85,7 +85,7 @@ static int release(void *session, const char *name)
                                pg_i64(fence, s->number),
                                next_attempt(s),
                                {any, sizeof any},
-                               {&without_bell, 1}},
+                               {no_bell, sizeof no_bell}},
                     .n = 6};
     int rows = pg_one(s, &step, NULL);
 

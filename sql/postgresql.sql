@@ -419,7 +419,9 @@ RETURNING l.name
 -- The same for one name, cheaper, unless somebody has to be told on a channel: `release` tells. No answer
 -- may also mean that an earlier sending of this very call was still under way: `release`, which looks
 -- under the lock, knows.
--- $1 name  $2 owner  $3 fence  $4 attempt  $5 seen  $6 who waits hears a bell
+-- The bell rings a moment before the commit, so that this is one statement and one transaction; who hears
+-- it needs longer for its try than this for the rest, and `turn` knows when it did not.
+-- $1 name  $2 owner  $3 fence  $4 attempt  $5 seen  $6 the ticket whose bell is rung, 0: none
 UPDATE rowlock_locks AS l
    SET attempt     = $4::uuid,
        hold_count  = l.hold_count - 1,
@@ -434,8 +436,10 @@ UPDATE rowlock_locks AS l
    AND $5::uuid IN (l.attempt, '00000000-0000-0000-0000-000000000000')
    AND l.hold_count > 0
    AND l.expire_time > c.now
-   AND (l.wait_until <= c.now OR l.hold_count > 1 OR $6::boolean)
-RETURNING l.name, l.hold_count, NULL::uuid AS found
+   AND (l.wait_until <= c.now OR l.hold_count > 1 OR $6::bigint > 0)
+RETURNING l.name, l.hold_count, NULL::uuid AS found,
+          CASE WHEN l.hold_count = 0 AND $6::bigint > 0
+               THEN pg_advisory_unlock($6::bigint) END AS rung
 
 -- name: force_release
 -- $1 name  $2 fence of the tenure to end, 0: any  $3 attempt  $4 channel
@@ -494,8 +498,19 @@ WITH relaxed AS MATERIALIZED (
               AND l.expire_time < c.before
               AND l.fence < c.before
               FOR UPDATE OF l SKIP LOCKED))
-    RETURNING o.name
--- Tickets whose life ended a minute ago: of waiters that died.
+    RETURNING o.name, o.ticket
+-- Tickets that are past because these rows said so.
+), past AS MATERIALIZED (
+    SELECT q.name, q.ticket
+      FROM reaped AS r
+     CROSS JOIN LATERAL (
+            SELECT q.name, q.ticket
+              FROM rowlock_waiters AS q
+             WHERE q.name = ANY (ARRAY[r.name])
+               AND q.ticket <= r.ticket
+               FOR UPDATE SKIP LOCKED) AS q
+     WHERE r.ticket > 0
+-- Tickets whose life ended a minute ago: of waiters that died, or did not come again.
 ), dead AS MATERIALIZED (
     SELECT q.name, q.ticket
       FROM clock AS c
@@ -505,8 +520,8 @@ WITH relaxed AS MATERIALIZED (
        FOR UPDATE OF q SKIP LOCKED
 ), forgotten AS (
     DELETE FROM rowlock_waiters AS q
-     USING dead AS d
-     WHERE q.name = d.name
+     USING (SELECT * FROM dead UNION ALL SELECT * FROM past) AS d
+     WHERE q.name = ANY (ARRAY[d.name])
        AND q.ticket = d.ticket
 )
 -- Where to go on: behind the last one deleted, or behind the last one looked at, if there is any.
@@ -651,45 +666,47 @@ SELECT s.name, p.ticket, p.has_bell,
            AND NOT pg_try_advisory_xact_lock_shared(s.ticket)
         OFFSET 0) AS h ON true
 
--- name: enqueue_marked
--- The same for one name, cheaper, if its row has a mark that need not be renewed and the last one of the
--- queue lives. No answer: `enqueue`.
--- $1 name  $2 owner  $3 life in us  $4 with a bell
-WITH seen AS MATERIALIZED (
-    SELECT c.now, l.owner, l.fence, l.expire_time, l.ticket,
-           a.ticket AS last, a.has_bell, a.expire_time AS last_until
-      FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
-                   set_config('synchronous_commit', 'off', true)             AS mode
-            OFFSET 0) AS c
-     CROSS JOIN rowlock_locks AS l
-      LEFT JOIN LATERAL (
-            SELECT q.ticket, q.expire_time, q.has_bell
-              FROM rowlock_waiters AS q
-             WHERE q.name = $1::bytea
-               AND q.ticket > l.ticket
-             ORDER BY q.ticket DESC
-             LIMIT 1) AS a ON true
-     WHERE l.name = $1::bytea
-       AND l.wait_until >= c.now + $3::bigint / 3 * 2
-       AND (a.expire_time IS NULL OR a.expire_time > c.now)
-), added AS (
-    INSERT INTO rowlock_waiters (name, ticket, owner, since_time, expire_time, has_bell)
-    SELECT $1::bytea, n.ticket, $2::text, n.now, n.now + $3::bigint,
-           CASE WHEN $4::boolean THEN pg_try_advisory_lock(n.ticket) ELSE false END
-      FROM (SELECT s.now, greatest(s.now, s.ticket + 1, s.last + 1) AS ticket FROM seen AS s) AS n
-    RETURNING ticket, has_bell
-)
-SELECT $1::bytea AS name, p.ticket, p.has_bell,
-       CASE WHEN s.expire_time > s.now THEN s.owner END AS holder, s.fence,
-       coalesce(s.last,
-                CASE WHEN s.ticket > 0
-                      AND s.expire_time > s.now
-                      AND NOT pg_try_advisory_xact_lock_shared(s.ticket) THEN s.ticket END,
-                0) AS before,
-       coalesce(s.has_bell, true) AS can_wait,
-       coalesce(s.last_until, s.expire_time) - s.now AS remaining
-  FROM seen AS s
- CROSS JOIN added AS p
+-- name: enqueue_again
+-- The same for one name, cheaper, on a connection whose last ticket was served by `turn_free`, which has
+-- left it behind: it becomes the new one. If the lock's row has a mark that need not be renewed, and the
+-- last one of the queue lives. No answer: `enqueue`.
+-- $1 name  $2 owner  $3 life in us  $4 with a bell  $5 the last ticket
+UPDATE rowlock_waiters AS w
+   SET ticket      = s.next,
+       owner       = $2::text,
+       since_time  = s.now,
+       expire_time = s.now + $3::bigint,
+       has_bell    = CASE WHEN $4::boolean THEN pg_try_advisory_lock(s.next) ELSE false END
+  FROM (SELECT c.now, l.owner, l.fence, l.expire_time, l.ticket,
+               a.ticket AS last, a.has_bell AS last_bell, a.expire_time AS last_until,
+               greatest(c.now, l.ticket + 1, a.ticket + 1) AS next
+          FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+                       set_config('synchronous_commit', 'off', true)             AS mode
+                OFFSET 0) AS c
+         CROSS JOIN rowlock_locks AS l
+          LEFT JOIN LATERAL (
+                SELECT q.ticket, q.expire_time, q.has_bell
+                  FROM rowlock_waiters AS q
+                 WHERE q.name = $1::bytea
+                   AND q.ticket > l.ticket
+                 ORDER BY q.ticket DESC
+                 LIMIT 1) AS a ON true
+         WHERE l.name = $1::bytea
+           AND l.ticket >= $5::bigint
+           AND l.wait_until >= c.now + $3::bigint / 3 * 2
+           AND (a.expire_time IS NULL OR a.expire_time > c.now)
+        OFFSET 0) AS s
+ WHERE w.name = $1::bytea
+   AND w.ticket = $5::bigint
+RETURNING $1::bytea AS name, w.ticket, w.has_bell,
+          CASE WHEN s.expire_time > s.now THEN s.owner END AS holder, s.fence,
+          coalesce(s.last,
+                   CASE WHEN s.ticket > 0
+                         AND s.expire_time > s.now
+                         AND NOT pg_try_advisory_xact_lock_shared(s.ticket) THEN s.ticket END,
+                   0) AS before,
+          coalesce(s.last_bell, true) AS can_wait,
+          coalesce(s.last_until, s.expire_time) - s.now AS remaining
 
 -- name: bell
 -- $1 ticket  $2 how long to wait, in ms
@@ -705,7 +722,8 @@ SELECT pg_advisory_xact_lock_shared($1::bigint) AS heard
 -- $1 name  $2 owner  $3 note  $4 ttl in us  $5 attempt  $6 ticket
 -- $7 the ticket whose bell was heard: if it is still in the queue, its connection has ended; 0: none
 -- $8 only look, since somebody keeps the row locked
--- Verdict: 0 busy, 1 had, 2 the ticket is gone or past, 3 somebody was faster, once more.
+-- Verdict: 0 busy, 1 had, 2 the ticket is gone or past, 3 somebody was faster, once more, 4 busy, but the
+-- bell that was heard is the holder's: its release is about to be committed, unless its connection ended.
 WITH early AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
 ), seen AS MATERIALIZED (
@@ -797,6 +815,8 @@ SELECT 1 AS verdict, h.fence, h.hold_count,
   FROM had AS h
  UNION ALL
 SELECT CASE WHEN NOT EXISTS (SELECT FROM mine) THEN 2
+            WHEN $7::bigint > 0 AND s.ticket = $7 AND s.expire_time > s.now AND a.ticket IS NULL
+            THEN 4
             WHEN s.expire_time > s.now OR a.ticket > 0 OR $8::boolean THEN 0
             ELSE 3 END,
        s.fence, 0,
@@ -816,39 +836,31 @@ SELECT CASE WHEN NOT EXISTS (SELECT FROM mine) THEN 2
  WHERE NOT EXISTS (SELECT FROM had)
 
 -- name: turn_free
--- The usual end of a wait, cheaper: the row is free, and the ticket is the first one that lives. No
--- answer: `turn`, with the same parameters and two more.
-WITH had AS (
-    UPDATE rowlock_locks AS l
-       SET owner        = $2::text,
-           attempt      = $5::uuid,
-           expire_time  = c.now + $4::bigint,
-           fence        = greatest(l.fence + 1, c.now),
-           hold_count   = 1,
-           acquire_time = c.now,
-           note         = $3::text,
-           ticket       = $6::bigint
-      FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
-     WHERE l.name = $1::bytea
-       AND l.expire_time <= c.now
-       AND (SELECT q.ticket
-              FROM rowlock_waiters AS q
-             WHERE q.name = $1::bytea
-               AND q.ticket > l.ticket
-               AND q.ticket <= $6::bigint
-               AND q.expire_time > c.now
-             ORDER BY q.ticket
-             LIMIT 1) = $6::bigint
-    RETURNING l.fence, l.expire_time
-), served AS (
-    DELETE FROM rowlock_waiters AS q
-     USING had
-     WHERE q.name = $1::bytea
-       AND q.ticket = $6::bigint
-)
-SELECT 1 AS verdict, h.fence, 1 AS hold_count,
-       h.expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS remaining
-  FROM had AS h
+-- The usual end of a wait, cheaper: the row is free, and the ticket is the first one that lives. It stays
+-- behind in its table, past as it is now that the lock's row has it: `enqueue_again` uses it again, or
+-- `reap` takes it. No answer: `turn`, with the same parameters and two more.
+UPDATE rowlock_locks AS l
+   SET owner        = $2::text,
+       attempt      = $5::uuid,
+       expire_time  = c.now + $4::bigint,
+       fence        = greatest(l.fence + 1, c.now),
+       hold_count   = 1,
+       acquire_time = c.now,
+       note         = $3::text,
+       ticket       = $6::bigint
+  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
+ WHERE l.name = $1::bytea
+   AND l.expire_time <= c.now
+   AND (SELECT q.ticket
+          FROM rowlock_waiters AS q
+         WHERE q.name = $1::bytea
+           AND q.ticket > l.ticket
+           AND q.ticket <= $6::bigint
+           AND q.expire_time > c.now
+         ORDER BY q.ticket
+         LIMIT 1) = $6::bigint
+RETURNING 1 AS verdict, l.fence, l.hold_count,
+          l.expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS remaining
 
 -- name: ring
 -- $1 ticket  $2 name  $3 owner  $4 fence

@@ -190,11 +190,11 @@ struct rowlock_driver {
      * changed by others since, and must not count twice.) Otherwise one hold less; at zero
      * expire_time becomes now; attempt is the op's; OK with the count that is left. Else LOST.
      * The owner stays in the row. Need not be durable: a lost release runs out. With a queue: an op
-     * with a ticket rings the bell of it, which this connection has, after the commit, in the same
-     * round trip; one without tells the first waiter by other means, if there are any and the row
-     * says that somebody waits. No failure to tell is a failure to release. Several may be released
-     * in two steps, if not all are last holds that nobody waits for: after an error some are, and a
-     * repetition finds them so. */
+     * with a ticket rings the bell of it, which this connection has, in the same round trip, after
+     * the commit or a moment before it (then `turn` waits for it); one without tells the first
+     * waiter by other means, if there are any and the row says that somebody waits. No failure to
+     * tell is a failure to release. Several may be released in two steps, if not all are last holds
+     * that nobody waits for: after an error some are, and a repetition finds them so. */
     int (*release)(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 
     /* MUST. Ends a live lock (of tenure op->fence only, if that is not 0): fence = max(fence + 1,
@@ -210,8 +210,8 @@ struct rowlock_driver {
      * Only that says so, not a small *out. After an error neither is of use. The core asks for a
      * retention of a second or more; an acquire that inserts a row and takes as long as that
      * between making the fence and having the row must undo it and begin again. With a queue: also
-     * some tickets, at most `limit`, whose life ended a minute ago or more; they are not counted.
-     */
+     * some tickets, at most `limit`, whose life ended a minute ago or more, and those that are past
+     * by a row that is deleted; they are not counted. */
     int (*reap)(void *conn, uint64_t *out, rowlock_mark *mark, int64_t retention_us, uint32_t limit,
                 uint32_t timeout_ms, rowlock_error *err);
 
@@ -299,10 +299,11 @@ struct rowlock_driver {
      * A ticket is a place in the queue of a name (or of several, with the same number in each), a
      * row of a table of its own: ticket = max(now in us, every ticket of these names + 1, the one
      * that the lock's row was last taken by + 1). It lives until its expire_time. The lower one
-     * comes first; one that is not above the ticket that the lock was last taken by is past, and
-     * stands in nobody's way (so the search has a lower end however many rows are dead). Tickets
-     * are an order, and never decide who owns a lock: its row alone does. So losing one costs a
-     * place, and they need not be durable.
+     * comes first; one that is not above the ticket that the lock was last taken by is past: off
+     * the queue, seen by nobody and in nobody's way, though its row may stay for a while (so the
+     * search has a lower end however many rows are dead). Tickets are an order, and never decide
+     * who owns a lock: its row alone does. So losing one costs a place, and they need not be
+     * durable.
      *
      * A bell is something of the database's that a connection has from `enqueue` until it rings it,
      * by `leave` or by `release`, and that rings by itself when the connection ends; another
@@ -325,11 +326,12 @@ struct rowlock_driver {
      * most wait_ms (up to ROWLOCK_TURN_MAX_MS) for the bell of op->before, or if that is 0 for what
      * else tells of a release; then, unless the time has passed without it, and always with wait_ms
      * 0, tries as `acquire` does. Gives up soon when one of n_fds descriptors (-1: none) is
-     * readable, if it can. Whose bell has been heard is off the queue, if it had not gone itself.
-     * Op: OK as `acquire`, with rings. LOST: the ticket is not in the queue any more. BUSY: not
-     * yet; after a try with holder, before, can_wait, and remaining_us: how long until a try may
-     * succeed although nobody rings (the rest of the holder's lease, or of the life of the ticket
-     * before), else with these unchanged. Durable. */
+     * readable, if it can. Whose bell has been heard is off the queue, if it had not gone itself;
+     * if it still holds the lock, its release may be about to be committed, and is waited for, but
+     * not for long. Op: OK as `acquire`, with rings. LOST: the ticket is not in the queue any more.
+     * BUSY: not yet; after a try with holder, before, can_wait, and remaining_us: how long until a
+     * try may succeed although nobody rings (the rest of the holder's lease, or of the life of the
+     * ticket before), else with these unchanged. Durable. */
     int (*turn)(void *conn, rowlock_op *op, uint32_t wait_ms, const int *fds, int n_fds,
                 uint32_t timeout_ms, rowlock_error *err);
 

@@ -132,6 +132,49 @@ static void test_connection_takes_one_ticket_after_another(void **state)
     }
 }
 
+/* Of those who were served one each may be left in the table, or none; nobody sees it. */
+static void test_tickets_that_were_served_do_not_pile_up(void **state)
+{
+    struct fixture *f = *state;
+    void *conns[] = {another(f), another(f)};
+    rowlock_op held = grant_by_ticket(f, conns[0], "lock", "ann", LONG_US);
+    for (int i = 1; i <= 20; i++) {
+        rowlock_op next = queue_up(f, conns[i % 2], "lock", i % 2 ? "bob" : "ann");
+        assert_true(next.ticket > held.ticket);
+        give_back(f, conns[(i + 1) % 2], &held);
+        expect_ok(await_turn(f, conns[i % 2], &next), NULL);
+        assert_false(in_queue(f, &next));
+        held = next;
+        if (i == 10)
+            queue_clear(f);
+    }
+    assert_in_range(queue_rows(f), 0, COUNT(conns));
+    give_back(f, conns[0], &held);
+    rowlock_op plain = op_new("lock", "col");
+    expect_ok(try_acquire(f, f->conn, &plain), NULL);
+}
+
+/* Bob has been served after a wait, and comes again while Ann waits for Col. */
+static void test_who_was_served_comes_again_behind_those_who_wait(void **state)
+{
+    struct fixture *f = *state;
+    void *a = another(f), *b = another(f), *c = another(f);
+    rowlock_op held = grant_by_ticket(f, a, "lock", "ann", LONG_US);
+    rowlock_op bob = queue_up(f, b, "lock", "bob"), col = queue_up(f, c, "lock", "col");
+    give_back(f, a, &held);
+    expect_ok(await_turn(f, b, &bob), NULL);
+    rowlock_op ann = queue_up(f, a, "lock", "ann");
+    give_back(f, b, &bob);
+    expect_ok(await_turn(f, c, &col), NULL);
+    bob = queue_up(f, b, "lock", "bob");
+    assert_true(bob.ticket > ann.ticket);
+    give_back(f, c, &col);
+    expect_status(ROWLOCK_BUSY, try_turn(f, b, &bob, 0), NULL);
+    expect_ok(await_turn(f, a, &ann), NULL);
+    give_back(f, a, &ann);
+    expect_ok(await_turn(f, b, &bob), NULL);
+}
+
 static void test_leaving_wakes_the_next(void **state)
 {
     struct fixture *f = *state;
@@ -282,6 +325,8 @@ static const struct test_case cases[] = {
     CASE_IF(test_release_of_several_wakes_the_next, BACKEND_TICKETS),
     CASE_IF(test_end_of_the_holders_connection_wakes_the_next, BACKEND_TICKETS),
     CASE_IF(test_connection_takes_one_ticket_after_another, BACKEND_TICKETS),
+    CASE_IF(test_tickets_that_were_served_do_not_pile_up, BACKEND_TICKETS | BACKEND_SQL),
+    CASE_IF(test_who_was_served_comes_again_behind_those_who_wait, BACKEND_TICKETS),
     CASE_IF(test_leaving_wakes_the_next, BACKEND_TICKETS),
     CASE_IF(test_waiter_in_the_middle_who_dies_is_passed_over, BACKEND_TICKETS),
     CASE_IF(test_head_who_dies_is_passed_over, BACKEND_TICKETS),

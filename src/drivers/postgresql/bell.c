@@ -3,8 +3,10 @@
  * What wakes a waiter, on a connection of its own.
  *
  * A bell is an advisory lock of the session, whose key is the ticket. Who waits for it asks for the
- * same lock, shared, in the transaction of its try. The server gives it back when the connection
+ * same lock, shared, for a moment. The server gives it back when the connection
  * ends. Keys of different names may be equal, also to keys of the application's: that costs time.
+ * It is dropped by the statement that releases the lock, where one does: the session's lock is
+ * free at once, and the commit follows within microseconds. What rolls back does not take it back.
  *
  * A holder without a ticket has no bell. The first one who waits for it listens to a channel of the
  * name; the release tells it if the row is marked as waited for. */
@@ -98,6 +100,31 @@ static void add_unlisten(pg_link *conn, pg_trip *trip)
         return;
     pg_trip_add(trip, pg_text_of(PG_UNLISTEN), NULL);
     conn->listens[0] = '\0';
+}
+
+int pg_call_ringing(pg_link *conn, PGresult **out, int64_t deadline, rowlock_error *err)
+{
+    pg_trip trip;
+    int status = pg_trip_begin(conn, &trip, (deadline - rlk_clock_us() + 500) / 1000, err);
+    int main;
+
+    *out = NULL;
+    if (status != ROWLOCK_OK)
+        return status;
+    main = pg_trip_call(conn, &trip, PG_RELEASE_ONE);
+    if (conn->listens[0] != '\0')
+        pg_trip_sync(&trip);
+    add_unlisten(conn, &trip);
+    status = pg_trip_end(conn, &trip, deadline, err);
+    drop_told(conn);
+    if (status == ROWLOCK_OK && !pg_trip_is_done(&trip, main, 0))
+        status = pg_said_no(conn, trip.error, err);
+    if (status == ROWLOCK_OK) {
+        *out = trip.results[main];
+        trip.results[main] = NULL;
+    }
+    pg_trip_clear(&trip);
+    return status;
 }
 
 int pg_call_and_ring(pg_link *conn, pg_statement statement, const rowlock_op *op, PGresult **out,

@@ -47,7 +47,7 @@ const char *pg_text_of(pg_statement statement)
         [PG_SAVEPOINT_RELEASE] = SQL_SAVEPOINT_RELEASE,
         [PG_SAVEPOINT_UNDO] = SQL_SAVEPOINT_UNDO,
         [PG_ENQUEUE] = SQL_ENQUEUE,
-        [PG_ENQUEUE_MARKED] = SQL_ENQUEUE_MARKED,
+        [PG_ENQUEUE_AGAIN] = SQL_ENQUEUE_AGAIN,
         [PG_BELL] = SQL_BELL,
         [PG_TURN] = SQL_TURN,
         [PG_TURN_FREE] = SQL_TURN_FREE,

@@ -8,7 +8,7 @@
 enum { SHORTEST_RELEASE_MS = 50 };
 
 enum { RENEW_RENEWED = 1, RENEW_COUNT, RENEW_REMAINING };
-enum { RELEASE_COUNT = 1, RELEASE_FOUND };
+enum { RELEASE_COUNT = 1, RELEASE_FOUND, RELEASE_RUNG };
 
 static void read_renewed(rowlock_op *ops, size_t n, const PGresult *result)
 {
@@ -71,7 +71,7 @@ static void release_params(pg_link *conn, const rowlock_op *ops, size_t n, int t
     pg_add_channels(conn, ops, n, tell);
 }
 
-static pg_statement release_one_params(pg_params *params, const rowlock_op *op, int has_bell)
+static pg_statement release_one_params(pg_params *params, const rowlock_op *op, uint64_t bell)
 {
     pg_params_clear(params);
     pg_param(params);
@@ -85,7 +85,7 @@ static pg_statement release_one_params(pg_params *params, const rowlock_op *op, 
     pg_param(params);
     pg_put_bytes(params, op->seen, sizeof op->seen);
     pg_param(params);
-    pg_put_bool(params, has_bell);
+    pg_put_i64(params, (int64_t)bell);
     return PG_RELEASE_ONE;
 }
 
@@ -131,6 +131,23 @@ const rowlock_op *pg_find_ringer(const pg_link *conn, const rowlock_op *ops, siz
     return NULL;
 }
 
+/* One hold, on the connection that has its bell. */
+static int release_ringing(pg_link *conn, rowlock_op *op, int64_t deadline, rowlock_error *err)
+{
+    PGresult *result;
+    int status;
+
+    release_one_params(&conn->params, op, conn->bell);
+    status = pg_call_ringing(conn, &result, deadline, err);
+    if (status != ROWLOCK_OK)
+        return status;
+    read_released(op, 1, result);
+    if (PQntuples(result) > 0 && !PQgetisnull(result, 0, RELEASE_RUNG))
+        conn->bell = 0;
+    PQclear(result);
+    return ROWLOCK_OK;
+}
+
 static int release_round(pg_link *conn, pg_statement statement, rowlock_op *ops, size_t n,
                          int64_t deadline, rowlock_error *err)
 {
@@ -156,9 +173,11 @@ static int release_short(pg_link *conn, rowlock_op *ops, size_t n, int64_t deadl
     const rowlock_op *ringer = pg_find_ringer(conn, ops, n);
     pg_statement statement;
 
-    if (n > 1 && ringer != NULL)
+    if (n == 1 && ringer != NULL)
+        return release_ringing(conn, ops, deadline, err);
+    if (ringer != NULL)
         return ROWLOCK_OK;
-    statement = n == 1 ? release_one_params(&conn->params, ops, ringer != NULL)
+    statement = n == 1 ? release_one_params(&conn->params, ops, 0)
                        : pg_release_free_params(&conn->params, ops, n, 1);
     return release_round(conn, statement, ops, n, deadline, err);
 }

@@ -74,7 +74,7 @@ typedef enum pg_statement {
     PG_SAVEPOINT_RELEASE,
     PG_SAVEPOINT_UNDO,
     PG_ENQUEUE,
-    PG_ENQUEUE_MARKED,
+    PG_ENQUEUE_AGAIN,
     PG_BELL,
     PG_TURN,
     PG_TURN_FREE,
@@ -114,7 +114,9 @@ typedef struct pg_link {
     pg_params params, session_params;
     /* the queue */
     uint64_t bell;                 /* the ticket whose bell this connection has; 0: none */
+    uint64_t left;                 /* one that was served and is still in its table; 0: none */
     int64_t called;                /* when the turn that is under way was */
+    int is_early;                  /* it found a row that is about to be released */
     int may_have_bells;            /* of tickets that nobody knows of */
     char channel[PG_CHANNEL_SIZE]; /* on which the one waiting with `bell` would be told */
     char listens[PG_CHANNEL_SIZE]; /* the one that is listened to; empty: none */
@@ -312,7 +314,8 @@ typedef enum pg_queue_verdict {
     PG_VERDICT_BUSY,
     PG_VERDICT_HAD,
     PG_VERDICT_GONE,
-    PG_VERDICT_AGAIN
+    PG_VERDICT_AGAIN,
+    PG_VERDICT_EARLY
 } pg_queue_verdict;
 
 /* ---- acquire.c */
@@ -350,6 +353,11 @@ void pg_add_channels(pg_link *conn, const rowlock_op *ops, size_t n, int tell);
 
 /* A statement that tells others was refused: is it to be repeated without? */
 int pg_is_telling_refused(int status, const rowlock_error *err);
+
+/* Runs PG_RELEASE_ONE with conn->params, which rings the bell of this connection if it ends the
+ * tenure. After a failure the bell may or may not have rung: the connection is to be closed, or it
+ * is rung again in vain. */
+int pg_call_ringing(pg_link *conn, PGresult **out, int64_t deadline, rowlock_error *err);
 
 /* Runs a statement with conn->params and then rings the bell of the op's ticket, which this
  * connection has, unless the op's tenure lives; in one round trip. */

@@ -39,15 +39,17 @@ static void read_enqueued(pg_link *conn, rowlock_op *ops, size_t n, const PGresu
     if (!has_bell)
         return;
     conn->bell = ops[0].ticket;
+    conn->left = 0;
     pg_name_channel(conn->channel, conn, &ops[0]);
     /* If it listens already: the answer may be older than a release that saw no mark, so that the
      * first turn has to try. */
     conn->was_told = 1;
 }
 
-/* Leaves the op without an answer if there is more to it: no mark, or one that has to be renewed. */
-static int enqueue_marked(pg_link *conn, rowlock_op *op, int64_t life_us, int with_bell,
-                          int64_t deadline, rowlock_error *err)
+/* Leaves the op without an answer if there is more to it: no mark, or one that has to be renewed.
+ */
+static int enqueue_again(pg_link *conn, rowlock_op *op, int64_t life_us, int with_bell,
+                         int64_t deadline, rowlock_error *err)
 {
     PGresult *result;
     int status;
@@ -61,7 +63,10 @@ static int enqueue_marked(pg_link *conn, rowlock_op *op, int64_t life_us, int wi
     pg_put_i64(&conn->params, life_us);
     pg_param(&conn->params);
     pg_put_bool(&conn->params, with_bell);
-    status = pg_call(conn, PG_ENQUEUE_MARKED, &result, deadline, err);
+    pg_param(&conn->params);
+    pg_put_i64(&conn->params, (int64_t)conn->left);
+    conn->left = 0;
+    status = pg_call(conn, PG_ENQUEUE_AGAIN, &result, deadline, err);
     if (status == ROWLOCK_OK && PQntuples(result) > 0)
         read_enqueued(conn, op, 1, result);
     else
@@ -70,11 +75,13 @@ static int enqueue_marked(pg_link *conn, rowlock_op *op, int64_t life_us, int wi
     return status;
 }
 
-/* Has it waited for this name before? Then the row is likely to have a mark. */
-static int is_known(const pg_link *conn, const rowlock_op *op)
+/* Has it left a ticket in the queue of this name? */
+static int has_left(const pg_link *conn, const rowlock_op *op)
 {
     char channel[PG_CHANNEL_SIZE];
 
+    if (conn->left == 0)
+        return 0;
     pg_name_channel(channel, conn, op);
     return strcmp(channel, conn->channel) == 0;
 }
@@ -89,8 +96,8 @@ static int enqueue_round(pg_link *conn, rowlock_op *ops, size_t n, int64_t life_
     if (status != ROWLOCK_OK)
         return status;
     pg_ask_all(ops, n);
-    if (n == 1 && mark && is_known(conn, ops)) {
-        status = enqueue_marked(conn, ops, life_us, with_bell, deadline, err);
+    if (n == 1 && mark && has_left(conn, ops)) {
+        status = enqueue_again(conn, ops, life_us, with_bell, deadline, err);
         if (status != ROWLOCK_OK || ops->status != PG_UNANSWERED)
             return status;
     }
