@@ -102,49 +102,27 @@ static void add_unlisten(pg_link *conn, pg_trip *trip)
     conn->listens[0] = '\0';
 }
 
-int pg_call_ringing(pg_link *conn, PGresult **out, int64_t deadline, rowlock_error *err)
-{
-    pg_trip trip;
-    int status = pg_trip_begin(conn, &trip, (deadline - rlk_clock_us() + 500) / 1000, err);
-    int main;
-
-    *out = NULL;
-    if (status != ROWLOCK_OK)
-        return status;
-    main = pg_trip_call(conn, &trip, PG_RELEASE_ONE);
-    if (conn->listens[0] != '\0')
-        pg_trip_sync(&trip);
-    add_unlisten(conn, &trip);
-    status = pg_trip_end(conn, &trip, deadline, err);
-    drop_told(conn);
-    if (status == ROWLOCK_OK && !pg_trip_is_done(&trip, main, 0))
-        status = pg_said_no(conn, trip.error, err);
-    if (status == ROWLOCK_OK) {
-        *out = trip.results[main];
-        trip.results[main] = NULL;
-    }
-    pg_trip_clear(&trip);
-    return status;
-}
-
 int pg_call_and_ring(pg_link *conn, pg_statement statement, const rowlock_op *op, PGresult **out,
                      int64_t deadline, rowlock_error *err)
 {
     pg_trip trip;
     int status = pg_trip_begin(conn, &trip, (deadline - rlk_clock_us() + 500) / 1000, err);
-    int main, ring;
+    int main, ring = -1;
 
     *out = NULL;
     if (status != ROWLOCK_OK)
         return status;
     main = pg_trip_call(conn, &trip, statement);
-    pg_trip_sync(&trip);
-    ring_params(&conn->params, op);
-    ring = pg_trip_call(conn, &trip, PG_RING);
+    if (op != NULL || conn->listens[0] != '\0')
+        pg_trip_sync(&trip);
+    if (op != NULL) {
+        ring_params(&conn->params, op);
+        ring = pg_trip_call(conn, &trip, PG_RING);
+    }
     add_unlisten(conn, &trip);
     status = pg_trip_end(conn, &trip, deadline, err);
     drop_told(conn);
-    if (status == ROWLOCK_OK && PQntuples(trip.results[ring]) > 0)
+    if (status == ROWLOCK_OK && ring >= 0 && PQntuples(trip.results[ring]) > 0)
         conn->bell = 0;
     if (status == ROWLOCK_OK && !pg_trip_is_done(&trip, main, 0))
         status = pg_said_no(conn, trip.error, err);

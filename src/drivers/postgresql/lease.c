@@ -134,11 +134,10 @@ const rowlock_op *pg_find_ringer(const pg_link *conn, const rowlock_op *ops, siz
 /* One hold, on the connection that has its bell. */
 static int release_ringing(pg_link *conn, rowlock_op *op, int64_t deadline, rowlock_error *err)
 {
+    pg_statement statement = release_one_params(&conn->params, op, conn->bell);
     PGresult *result;
-    int status;
+    int status = pg_call_and_ring(conn, statement, NULL, &result, deadline, err);
 
-    release_one_params(&conn->params, op, conn->bell);
-    status = pg_call_ringing(conn, &result, deadline, err);
     if (status != ROWLOCK_OK)
         return status;
     read_released(op, 1, result);

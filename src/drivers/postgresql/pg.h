@@ -354,13 +354,10 @@ void pg_add_channels(pg_link *conn, const rowlock_op *ops, size_t n, int tell);
 /* A statement that tells others was refused: is it to be repeated without? */
 int pg_is_telling_refused(int status, const rowlock_error *err);
 
-/* Runs PG_RELEASE_ONE with conn->params, which rings the bell of this connection if it ends the
- * tenure. After a failure the bell may or may not have rung: the connection is to be closed, or it
- * is rung again in vain. */
-int pg_call_ringing(pg_link *conn, PGresult **out, int64_t deadline, rowlock_error *err);
-
 /* Runs a statement with conn->params and then rings the bell of the op's ticket, which this
- * connection has, unless the op's tenure lives; in one round trip. */
+ * connection has, unless the op's tenure lives; in one round trip. Without an op the statement
+ * rings it itself; after a failure of that it may or may not have rung: the connection is to be
+ * closed, or it is rung again in vain. */
 int pg_call_and_ring(pg_link *conn, pg_statement statement, const rowlock_op *op, PGresult **out,
                      int64_t deadline, rowlock_error *err);
 
