@@ -525,6 +525,78 @@ SELECT l.name, l.hold_count
    AND l.fence = w.fence
    AND l.attempt = w.attempt;
 
+-- Both at once, on MariaDB, whose RETURNING answers for both: one statement, which is a transaction by
+-- itself, instead of four. Last holds only. A locked row is left alone. The same name twice is no harm: a
+-- row is either held or free.
+-- ? rows of name, owner, attempt, ttl, note, fence, seen; a release has no ttl and no note, an acquire no
+-- fence and nothing seen
+-- name: exchange
+INSERT INTO rowlock_locks
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
+  WITH w (name, owner, attempt, ttl, note, fence, seen) AS (?)
+SELECT w.name, w.owner, w.fence, IF(w.ttl = 0, 0, 1), w.attempt,
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + w.ttl,
+       w.note
+  FROM w
+       STRAIGHT_JOIN rowlock_locks AS l FORCE INDEX (PRIMARY)
+          ON l.name = w.name
+ WHERE IF(w.ttl = 0,
+          l.owner = w.owner
+          AND l.fence = w.fence
+          AND l.attempt <> w.attempt
+          AND (w.seen = '' OR l.attempt = w.seen)
+          AND l.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+          AND l.hold_count = 1,
+          (l.hold_count = 0
+           OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+          AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   FOR UPDATE SKIP LOCKED
+ON DUPLICATE KEY UPDATE
+       fence        = IF(VALUES(hold_count) = 0, rowlock_locks.fence,
+                         GREATEST(rowlock_locks.fence + 1, VALUES(acquire_time))),
+       owner        = VALUES(owner),
+       hold_count   = VALUES(hold_count),
+       attempt      = VALUES(attempt),
+       note         = IF(VALUES(hold_count) = 0, rowlock_locks.note, VALUES(note)),
+       acquire_time = IF(VALUES(hold_count) = 0, rowlock_locks.acquire_time, VALUES(acquire_time)),
+       expire_time  = VALUES(expire_time)
+/*M!100600 RETURNING name, fence, expire_time - acquire_time, hold_count */;
+
+-- The last hold of a lock becomes another owner's first one, if nobody else waits for it: a release and an
+-- acquire in one. Assignments go from left to right. A row with a mark is looked at more closely, since a
+-- mark lasts for longer than a wait. Where the bell of who releases is given up with it, the row's ticket,
+-- which names it, is raised, so that nobody waits for that.
+-- ? owner, ? attempt, ? note, ? ttl of who acquires, ? 1 with a bell, else 0,
+-- ? name, ? owner, ? fence, ? attempt, ? seen, ? seen of who releases
+-- name: hand_over
+UPDATE rowlock_locks AS l
+   SET l.acquire_time = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+       l.fence        = LAST_INSERT_ID(GREATEST(l.fence + 1, l.acquire_time)),
+       l.owner        = ?,
+       l.attempt      = ?,
+       l.note         = ?,
+       l.expire_time  = l.acquire_time + ?,
+       l.ticket       = l.ticket + ?
+ WHERE l.name = ?
+   AND l.owner = ?
+   AND l.fence = ?
+   AND l.attempt <> ?
+   AND (? = '' OR l.attempt = ?)
+   AND l.hold_count = 1
+   AND l.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+   AND (l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+        OR NOT EXISTS (
+               SELECT 1
+                 FROM rowlock_waiters AS q
+                WHERE q.name = l.name
+                  AND q.ticket > l.ticket
+                  AND q.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))));
+
+-- Behind it, if it was done. ? bell
+-- name: hand_over_ring
+DO IF(ROW_COUNT() > 0, RELEASE_LOCK(?), 0);
+
 -- Where the last try found a lock that is held: is this one, too? The columns of acquire_answer.
 -- ? owner, ? name
 -- name: acquire_look

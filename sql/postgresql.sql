@@ -245,20 +245,27 @@ SELECT $1::bytea, false, s.fence, s.hold_count, s.expire_time - c.now, s.owner,
 -- this very moment is waited for, as long as lock_timeout allows; then the row is looked at again.) A row
 -- that was locked and changed in one transaction keeps that one's number: whether it still is, a lock
 -- tells. CASE sees to it that only rows that are free are locked.
+-- unnest() in the list of a SELECT, all at the same pace: in FROM each of them would be put aside first.
 -- $1 names[]  $2 owners[]  $3 notes[]  $4 ttls[] in us  $5 attempts[]
 UPDATE rowlock_locks AS l
    SET owner        = w.owner,
        attempt      = w.attempt,
-       expire_time  = c.now + w.ttl,
-       fence        = greatest(l.fence + 1, c.now),
+       expire_time  = w.now + w.ttl,
+       fence        = greatest(l.fence + 1, w.now),
        hold_count   = 1,
-       acquire_time = c.now,
+       acquire_time = w.now,
        note         = w.note
-  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
- CROSS JOIN unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::uuid[])
-    AS w (name, owner, note, ttl, attempt)
+  FROM (SELECT c.now,
+               unnest($1::bytea[])  AS name,
+               unnest($2::text[])   AS owner,
+               unnest($3::text[])   AS note,
+               unnest($4::bigint[]) AS ttl,
+               unnest($5::uuid[])   AS attempt
+          FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+                OFFSET 0) AS c
+        OFFSET 0) AS w
  WHERE l.name = ANY (ARRAY[w.name])
-   AND CASE WHEN l.expire_time <= c.now
+   AND CASE WHEN l.expire_time <= w.now
              AND l.wait_until <= l.expire_time
             THEN l.xmax = 0
                  OR EXISTS (SELECT FROM rowlock_locks AS k
@@ -267,19 +274,20 @@ UPDATE rowlock_locks AS l
 RETURNING l.name, l.fence
 
 -- name: acquire_free_one
--- The same for one name, which waits for a moment if somebody keeps the row locked. Cheaper still.
+-- The same for one name, which waits for a moment if somebody keeps the row locked. Cheaper still: the
+-- clock is read where it is needed, since a place for it of its own would be another part of the plan.
 -- $1 name  $2 owner  $3 note  $4 ttl in us  $5 attempt
 UPDATE rowlock_locks AS l
    SET owner        = $2::text,
        attempt      = $5::uuid,
-       expire_time  = c.now + $4::bigint,
-       fence        = greatest(l.fence + 1, c.now),
+       expire_time  = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $4::bigint,
+       fence        = greatest(l.fence + 1,
+                               (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
        hold_count   = 1,
-       acquire_time = c.now,
+       acquire_time = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
        note         = $3::text
-  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
  WHERE l.name = $1::bytea
-   AND l.expire_time <= c.now
+   AND l.expire_time <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
    AND l.wait_until <= l.expire_time
 RETURNING l.name, l.fence
 
@@ -388,32 +396,71 @@ SELECT w.name, w.hold_count, CASE WHEN w.is_repeated THEN NULL ELSE w.found END,
 -- Last holds of locks that nobody waits for: the usual case, cheaper. `release` goes on with what is not
 -- in the answer.
 -- $1 names[]  $2 owners[]  $3 fences[]  $4 attempts[]  $5 seen[]
--- $6 alone: the commit is not waited for, rows that somebody has locked are. Else it is in one
--- transaction with acquires, which must not wait for the sake of a row that is locked: as there.
 UPDATE rowlock_locks AS l
    SET attempt     = w.attempt,
        hold_count  = 0,
-       expire_time = c.now
-  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
-               CASE WHEN $6::boolean
-                    THEN set_config('synchronous_commit', 'off', true) END AS mode
-        OFFSET 0) AS c
- CROSS JOIN unnest($1::bytea[], $2::text[], $3::bigint[], $4::uuid[], $5::uuid[])
-    AS w (name, owner, fence, attempt, seen)
+       expire_time = w.now
+  FROM (SELECT c.now,
+               unnest($1::bytea[])  AS name,
+               unnest($2::text[])   AS owner,
+               unnest($3::bigint[]) AS fence,
+               unnest($4::uuid[])   AS attempt,
+               unnest($5::uuid[])   AS seen
+          FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+                       set_config('synchronous_commit', 'off', true)             AS mode
+                OFFSET 0) AS c
+        OFFSET 0) AS w
  WHERE l.name = ANY (ARRAY[w.name])
-   AND CASE WHEN l.owner = w.owner
-             AND l.fence = w.fence
-             AND l.attempt <> w.attempt
-             AND w.seen IN (l.attempt, '00000000-0000-0000-0000-000000000000')
-             AND l.hold_count = 1
-             AND l.expire_time > c.now
-             AND l.wait_until <= c.now
-            THEN $6::boolean
-                 OR l.xmax = 0
+   AND l.owner = w.owner
+   AND l.fence = w.fence
+   AND l.attempt <> w.attempt
+   AND w.seen IN (l.attempt, '00000000-0000-0000-0000-000000000000')
+   AND l.hold_count = 1
+   AND l.expire_time > w.now
+   AND l.wait_until <= w.now
+RETURNING l.name
+
+-- name: exchange
+-- Releases as by release_free and acquires as by acquire_free, in one statement and one commit, which is
+-- waited for. `release` and `acquire` go on with what is not in the answer. No name twice. Nobody waits
+-- for the sake of a row that is locked: xmax as in acquire_free.
+-- $1 names[]  $2 owners[]  $3 notes[]  $4 ttls[] in us, 0: a release  $5 attempts[]
+-- $6 fences[] and $7 seen[], of releases
+UPDATE rowlock_locks AS l
+   SET owner        = w.owner,
+       attempt      = w.attempt,
+       expire_time  = w.now + w.ttl,
+       fence        = CASE WHEN w.ttl = 0 THEN l.fence ELSE greatest(l.fence + 1, w.now) END,
+       hold_count   = CASE WHEN w.ttl = 0 THEN 0 ELSE 1 END,
+       acquire_time = CASE WHEN w.ttl = 0 THEN l.acquire_time ELSE w.now END,
+       note         = CASE WHEN w.ttl = 0 THEN l.note ELSE w.note END
+  FROM (SELECT c.now,
+               unnest($1::bytea[])  AS name,
+               unnest($2::text[])   AS owner,
+               unnest($3::text[])   AS note,
+               unnest($4::bigint[]) AS ttl,
+               unnest($5::uuid[])   AS attempt,
+               unnest($6::bigint[]) AS fence,
+               unnest($7::uuid[])   AS seen
+          FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+                OFFSET 0) AS c
+        OFFSET 0) AS w
+ WHERE l.name = ANY (ARRAY[w.name])
+   AND CASE WHEN CASE WHEN w.ttl = 0
+                      THEN l.owner = w.owner
+                           AND l.fence = w.fence
+                           AND l.attempt <> w.attempt
+                           AND w.seen IN (l.attempt, '00000000-0000-0000-0000-000000000000')
+                           AND l.hold_count = 1
+                           AND l.expire_time > w.now
+                           AND l.wait_until <= w.now
+                      ELSE l.expire_time <= w.now
+                           AND l.wait_until <= l.expire_time END
+            THEN l.xmax = 0
                  OR EXISTS (SELECT FROM rowlock_locks AS k
                              WHERE k.ctid = l.ctid
                                FOR NO KEY UPDATE SKIP LOCKED) END
-RETURNING l.name
+RETURNING l.name, l.fence, l.hold_count
 
 -- name: release_one
 -- The same for one name, cheaper, unless somebody has to be told on a channel: `release` tells. No answer
@@ -425,21 +472,56 @@ RETURNING l.name
 UPDATE rowlock_locks AS l
    SET attempt     = $4::uuid,
        hold_count  = l.hold_count - 1,
-       expire_time = CASE WHEN l.hold_count = 1 THEN c.now ELSE l.expire_time END
-  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
-               set_config('synchronous_commit', 'off', true)             AS mode
-        OFFSET 0) AS c
+       expire_time = CASE WHEN l.hold_count > 1 THEN l.expire_time
+                          ELSE (extract(epoch FROM clock_timestamp()) * 1000000)::bigint END
  WHERE l.name = $1::bytea
    AND l.owner = $2::text
    AND l.fence = $3::bigint
    AND l.attempt <> $4::uuid
    AND $5::uuid IN (l.attempt, '00000000-0000-0000-0000-000000000000')
    AND l.hold_count > 0
-   AND l.expire_time > c.now
-   AND (l.wait_until <= c.now OR l.hold_count > 1 OR $6::bigint > 0)
+   AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+   AND (l.wait_until <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+        OR l.hold_count > 1
+        OR $6::bigint > 0)
 RETURNING l.name, l.hold_count, NULL::uuid AS found,
           CASE WHEN l.hold_count = 0 AND $6::bigint > 0
-               THEN pg_advisory_unlock($6::bigint) END AS rung
+               THEN pg_advisory_unlock($6::bigint) END AS rung,
+          set_config('synchronous_commit', 'off', true) AS mode
+
+-- name: hand_over
+-- The last hold of a lock becomes another owner's first one, if nobody else waits for it: a release and an
+-- acquire in one. No answer: `release` and `acquire`. A row with a mark is looked at more closely, since a
+-- mark lasts for longer than a wait. The bell of who releases is not the next one's: so that nobody waits
+-- for it the row's ticket, which names it, is raised.
+-- $1 name  $2 owner  $3 note  $4 ttl in us  $5 attempt, of who acquires
+-- $6 owner  $7 fence  $8 attempt  $9 seen  $10 the ticket whose bell is rung, 0: none, of who releases
+UPDATE rowlock_locks AS l
+   SET owner        = $2::text,
+       attempt      = $5::uuid,
+       expire_time  = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $4::bigint,
+       fence        = greatest(l.fence + 1,
+                               (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
+       hold_count   = 1,
+       acquire_time = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+       note         = $3::text,
+       ticket       = CASE WHEN $10::bigint > 0 THEN l.ticket + 1 ELSE l.ticket END
+ WHERE l.name = $1::bytea
+   AND l.owner = $6::text
+   AND l.fence = $7::bigint
+   AND l.attempt <> $8::uuid
+   AND $9::uuid IN (l.attempt, '00000000-0000-0000-0000-000000000000')
+   AND l.hold_count = 1
+   AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+   AND (l.wait_until <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+        OR NOT EXISTS (
+               SELECT FROM rowlock_waiters AS q
+                WHERE q.name = $1::bytea
+                  AND q.ticket > l.ticket
+                  AND q.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+               OFFSET 0))
+RETURNING l.fence,
+          CASE WHEN $10::bigint > 0 THEN pg_advisory_unlock($10::bigint) END AS rung
 
 -- name: force_release
 -- $1 name  $2 fence of the tenure to end, 0: any  $3 attempt  $4 channel
@@ -712,11 +794,8 @@ RETURNING $1::bytea AS name, w.ticket, w.has_bell,
 -- $1 ticket  $2 how long to wait, in ms
 -- If the time passes this fails. `turn` follows when it was heard, and not before: a statement that was
 -- sent is run although the client has died meanwhile.
-WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $2::text, true) AS mode
-)
-SELECT pg_advisory_xact_lock_shared($1::bigint) AS heard
-  FROM bound
+SELECT CASE WHEN set_config('lock_timeout', $2::text, true) <> ''
+            THEN pg_advisory_xact_lock_shared($1::bigint) END AS heard
 
 -- name: turn
 -- $1 name  $2 owner  $3 note  $4 ttl in us  $5 attempt  $6 ticket
@@ -842,21 +921,21 @@ SELECT CASE WHEN NOT EXISTS (SELECT FROM mine) THEN 2
 UPDATE rowlock_locks AS l
    SET owner        = $2::text,
        attempt      = $5::uuid,
-       expire_time  = c.now + $4::bigint,
-       fence        = greatest(l.fence + 1, c.now),
+       expire_time  = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $4::bigint,
+       fence        = greatest(l.fence + 1,
+                               (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
        hold_count   = 1,
-       acquire_time = c.now,
+       acquire_time = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
        note         = $3::text,
        ticket       = $6::bigint
-  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
  WHERE l.name = $1::bytea
-   AND l.expire_time <= c.now
+   AND l.expire_time <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
    AND (SELECT q.ticket
           FROM rowlock_waiters AS q
          WHERE q.name = $1::bytea
            AND q.ticket > l.ticket
            AND q.ticket <= $6::bigint
-           AND q.expire_time > c.now
+           AND q.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
          ORDER BY q.ticket
          LIMIT 1) = $6::bigint
 RETURNING 1 AS verdict, l.fence, l.hold_count,

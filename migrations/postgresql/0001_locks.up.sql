@@ -4,7 +4,7 @@
 -- update stays on its page and touches no index at all (a heap-only update). An index on
 -- expire_time would end that. Times are microseconds since 1970 by this server's clock.
 CREATE TABLE rowlock_locks (
-    name         bytea   NOT NULL PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 255),
+    name         bytea   NOT NULL PRIMARY KEY,
     owner        text    COLLATE "C" NOT NULL,
     fence        bigint  NOT NULL,
     hold_count   integer NOT NULL,

@@ -4,7 +4,7 @@
 -- who wait and never decides who owns a lock. Rows come and go with every wait, so old ones are
 -- cleared away early.
 CREATE TABLE rowlock_waiters (
-    name        bytea   NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 255),
+    name        bytea   NOT NULL,
     ticket      bigint  NOT NULL,
     owner       text    COLLATE "C" NOT NULL,
     since_time  bigint  NOT NULL,

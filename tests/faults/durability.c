@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a client's durability makes of its commits: a trigger writes down how each change of a
- * lock's row is committed. The application's own transactions never change. */
+ * lock's row is committed, at the COMMIT. The application's own transactions never change. */
 #include "fault.h"
 
 #include <stdio.h>
@@ -18,7 +18,9 @@ static void record_commits(void)
         "CREATE OR REPLACE FUNCTION rowlock_fault_record() RETURNS trigger LANGUAGE plpgsql AS "
         "'BEGIN INSERT INTO rowlock_fault_commits VALUES "
         "(current_setting(''synchronous_commit''), NEW.hold_count); RETURN NEW; END'");
-    fault_sql("CREATE OR REPLACE TRIGGER rowlock_fault_record BEFORE INSERT OR UPDATE ON {locks} "
+    fault_sql("DROP TRIGGER IF EXISTS rowlock_fault_record ON {locks}");
+    fault_sql("CREATE CONSTRAINT TRIGGER rowlock_fault_record AFTER INSERT OR UPDATE ON {locks} "
+              "DEFERRABLE INITIALLY DEFERRED "
               "FOR EACH ROW EXECUTE FUNCTION rowlock_fault_record()");
 }
 

@@ -92,6 +92,8 @@ void my_set_taken(rowlock_op *op, uint64_t fence, int64_t remaining_us);
  * for it. Acquire follows conn->guess; ops are without tickets. */
 int my_acquire_direct(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_error *err);
 int my_acquire_many(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err);
+int my_hand_over(my_conn *conn, rowlock_op *release, rowlock_op *acquire, int64_t deadline,
+                 rowlock_error *err);
 
 /* Can it be tried? looks: a row that is locked is not waited for. The bell (NULL: none) rings in
  * any case. */
@@ -111,12 +113,11 @@ void my_add_releases(my_conn *conn, const rowlock_op *ops, size_t n, enum my_if_
 void my_read_acquires(rowlock_op *ops, size_t n, MYSQL_RES *result);
 void my_read_releases(rowlock_op *ops, size_t n, MYSQL_RES *result);
 
-/* The same for one lock, whose answer is in conn->told; the release that does not wait is
- * MariaDB's. A row that is locked is an error that my_is_locked(), or is left open. */
-void my_add_acquire(my_conn *conn, const rowlock_op *op);
-void my_add_release(my_conn *conn, const rowlock_op *op, int waits);
-void my_read_acquire(rowlock_op *op, const my_told *told);
-void my_read_release(rowlock_op *op, const my_told *told);
+/* Both in one statement, which needs no transaction around it; MariaDB's. */
+void my_add_exchange(my_conn *conn, const rowlock_op *releases, size_t n,
+                     const rowlock_op *acquires, size_t m);
+void my_read_exchange(rowlock_op *releases, size_t n, rowlock_op *acquires, size_t m,
+                      MYSQL_RES *result);
 
 /* Of a call that failed: was that because of a row that is locked, and nothing else? */
 int my_is_locked(int status, const rowlock_error *err);

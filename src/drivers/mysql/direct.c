@@ -12,7 +12,7 @@ int my_is_direct(const my_conn *conn)
     return !conn->foreign && !my_has_transaction(conn->mysql);
 }
 
-void my_add_acquire(my_conn *conn, const rowlock_op *op)
+static void add_acquire(my_conn *conn, const rowlock_op *op)
 {
     const my_value name = my_name_of(op), owner = my_owner_of(op), attempt = my_attempt_of(op),
                    note = my_note_of(op), ttl = my_value_of(op->ttl_us);
@@ -27,25 +27,23 @@ void my_add_acquire(my_conn *conn, const rowlock_op *op)
     my_add_values(conn, SQL_ACQUIRE_FREE_UPDATE, update, sizeof update / sizeof *update);
 }
 
-void my_add_release(my_conn *conn, const rowlock_op *op, int waits)
+static void add_release(my_conn *conn, const rowlock_op *op)
 {
     const my_value attempt = my_attempt_of(op), seen = my_seen_of(op);
     const my_value values[] = {
         attempt, my_name_of(op), my_owner_of(op), my_value_of((int64_t)op->fence), attempt, seen,
         seen};
 
-    if (!waits)
-        my_add(conn, SQL_NO_WAIT, NULL, 0);
     my_add_values(conn, SQL_RELEASE_ONE, values, sizeof values / sizeof *values);
 }
 
-void my_read_acquire(rowlock_op *op, const my_told *told)
+static void read_acquire(rowlock_op *op, const my_told *told)
 {
     if (told->changed > 0 && told->number > 0)
         my_set_taken(op, told->number, op->ttl_us);
 }
 
-void my_read_release(rowlock_op *op, const my_told *told)
+static void read_release(rowlock_op *op, const my_told *told)
 {
     if (told->changed == 0 || told->number == 0)
         return;
@@ -67,12 +65,12 @@ static int take_free(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_er
     int status;
 
     my_start(conn);
-    my_add_acquire(conn, op);
+    add_acquire(conn, op);
     status = my_run(conn, deadline, NULL, &own);
     if (my_is_locked(status, &own))
         return ROWLOCK_OK;
     if (status == ROWLOCK_OK)
-        my_read_acquire(op, conn->told);
+        read_acquire(op, conn->told);
     else if (err != NULL)
         *err = own;
     return status;
@@ -120,13 +118,60 @@ int my_release_direct(my_conn *conn, rowlock_op *op, int looks, const char *bell
         my_add(conn, SQL_START, NULL, 0);
         my_add_values(conn, SQL_RELEASE_LOOK_ONE, &name, 1);
     }
-    my_add_release(conn, op, 1);
+    add_release(conn, op);
     if (looks)
         my_add(conn, SQL_COMMIT, NULL, 0);
     if (bell != NULL)
         my_add(conn, SQL_RING, &bell, 1);
     status = my_run(conn, deadline, NULL, err);
     if (status == ROWLOCK_OK)
-        my_read_release(op, &conn->told[looks ? 2 : 0]);
+        read_release(op, &conn->told[looks ? 2 : 0]);
+    return status;
+}
+
+static void add_hand_over(my_conn *conn, const rowlock_op *release, const rowlock_op *acquire,
+                          int rings)
+{
+    const my_value seen = my_seen_of(release);
+    const my_value values[] = {my_owner_of(acquire),
+                               my_attempt_of(acquire),
+                               my_note_of(acquire),
+                               my_value_of(acquire->ttl_us),
+                               my_value_of(rings),
+                               my_name_of(release),
+                               my_owner_of(release),
+                               my_value_of((int64_t)release->fence),
+                               my_attempt_of(release),
+                               seen,
+                               seen};
+
+    if (my_is_maria(conn))
+        my_add(conn, SQL_NO_WAIT, NULL, 0);
+    my_add_values(conn, SQL_HAND_OVER, values, sizeof values / sizeof *values);
+}
+
+/* From one owner to the next; a row that is locked is not waited for where that can be said. */
+int my_hand_over(my_conn *conn, rowlock_op *release, rowlock_op *acquire, int64_t deadline,
+                 rowlock_error *err)
+{
+    rlk_text ring = {0};
+    const char *bell = my_bell_literal(conn, release, 1, &ring);
+    int status;
+
+    my_start(conn);
+    add_hand_over(conn, release, acquire, bell != NULL);
+    if (bell != NULL)
+        my_add(conn, SQL_HAND_OVER_RING, &bell, 1);
+    status = ring.failed ? rlk_fail_memory(err) : my_run(conn, deadline, NULL, err);
+    rlk_text_free(&ring);
+    if (status != ROWLOCK_OK)
+        return my_is_locked(status, err) ? rlk_ok(err) : status;
+    read_acquire(acquire, conn->told);
+    if (acquire->status == ROWLOCK_OK) {
+        release->hold_count = 0;
+        release->status = ROWLOCK_OK;
+        if (bell != NULL)
+            conn->bell[0] = '\0';
+    }
     return status;
 }

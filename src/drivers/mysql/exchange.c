@@ -1,57 +1,47 @@
 /* SPDX-License-Identifier: MIT
  *
- * Releases and acquires in one round trip: the short statement of each, in one transaction, so that
- * there is one COMMIT to be waited for. What they leave, and what they are not fit for, takes the
- * usual way, one half after the other.
+ * Releases and acquires in one round trip and one commit: on MariaDB by one statement, on MySQL by
+ * the short one of each, in a transaction. What they leave, and what they are not fit for, takes
+ * the usual way, one half after the other.
  *
  * Neither half waits for a row that somebody's transaction keeps locked: who acquires has nothing
  * to do with it. A release that would have to wait is BUSY, and the core asks for it again, alone.
  */
+#include <string.h>
+
 #include "batch.h"
 
-/* A half of one lock has the statement for one, where that can be told not to wait. */
-static int is_single(const my_conn *conn, size_t n)
+static int exchange_by_one(my_conn *conn, rowlock_op *releases, size_t n, rowlock_op *acquires,
+                           size_t m, int64_t deadline, rowlock_error *err)
 {
-    return n == 1 && my_is_maria(conn);
+    MYSQL_RES *result = NULL;
+    int status;
+
+    my_start(conn);
+    my_add_exchange(conn, releases, n, acquires, m);
+    status = my_run(conn, deadline, &result, err);
+    if (status == ROWLOCK_OK)
+        my_read_exchange(releases, n, acquires, m, result);
+    return status;
 }
 
-static void read_both(my_conn *conn, rowlock_op *releases, size_t n, rowlock_op *acquires, size_t m,
-                      MYSQL_RES **sets)
-{
-    const my_told *told = &conn->told[1]; /* behind START TRANSACTION */
-
-    if (is_single(conn, n))
-        my_read_release(releases, told++);
-    else
-        my_read_releases(releases, n, sets[is_single(conn, m)]);
-    if (is_single(conn, m))
-        my_read_acquire(acquires, told);
-    else
-        my_read_acquires(acquires, m, sets[1]);
-}
-
-/* If a single lock's row is locked, nothing was done, and all is open. */
-static int exchange_short(my_conn *conn, rowlock_op *releases, size_t n, rowlock_op *acquires,
-                          size_t m, int64_t deadline, rowlock_error *err)
+static int exchange_by_two(my_conn *conn, rowlock_op *releases, size_t n, rowlock_op *acquires,
+                           size_t m, int64_t deadline, rowlock_error *err)
 {
     MYSQL_RES *sets[2];
     int status;
 
     my_start(conn);
     my_add(conn, SQL_START, NULL, 0);
-    if (is_single(conn, n))
-        my_add_release(conn, releases, 0);
-    else
-        my_add_releases(conn, releases, n, MY_IF_LOCKED_SKIP);
-    if (is_single(conn, m))
-        my_add_acquire(conn, acquires);
-    else
-        my_add_acquires(conn, acquires, m);
+    my_add_releases(conn, releases, n, MY_IF_LOCKED_SKIP);
+    my_add_acquires(conn, acquires, m);
     my_add(conn, SQL_COMMIT, NULL, 0);
     status = my_run_sets(conn, deadline, sets, 2, err);
-    if (status == ROWLOCK_OK)
-        read_both(conn, releases, n, acquires, m, sets);
-    return my_is_locked(status, err) ? rlk_ok(err) : status;
+    if (status == ROWLOCK_OK) {
+        my_read_releases(releases, n, sets[0]);
+        my_read_acquires(acquires, m, sets[1]);
+    }
+    return status;
 }
 
 /* One half was refused, the other is done or still to be. Its ops are asked for again, one by one,
@@ -72,12 +62,30 @@ static int after_half(my_conn *conn, rowlock_op *ops, size_t n, int status, rowl
     return rlk_ok(err);
 }
 
+/* Is it one lock that goes from hand to hand? */
+static int is_one(const rowlock_op *releases, size_t n, const rowlock_op *acquires, size_t m)
+{
+    return n == 1 && m == 1 && releases->name_length == acquires->name_length &&
+           memcmp(releases->name, acquires->name, acquires->name_length) == 0;
+}
+
+static int exchange_short(my_conn *conn, rowlock_op *releases, size_t n, rowlock_op *acquires,
+                          size_t m, int64_t deadline, rowlock_error *err)
+{
+    if (is_one(releases, n, acquires, m))
+        return my_hand_over(conn, releases, acquires, deadline, err);
+    return my_is_maria(conn) ? exchange_by_one(conn, releases, n, acquires, m, deadline, err)
+                             : exchange_by_two(conn, releases, n, acquires, m, deadline, err);
+}
+
 /* The bell of a release rings after the COMMIT, which is the usual way's. */
 static int is_short(const my_conn *conn, const rowlock_op *releases, size_t n,
                     const rowlock_op *acquires, size_t m)
 {
-    return conn->guess == MY_GUESS_FREE && my_is_many(conn, n + m) && !my_has_ticket(acquires, m) &&
-           !my_rings(conn, releases, n);
+    if (!my_is_many(conn, n + m) || my_has_ticket(acquires, m))
+        return 0;
+    return is_one(releases, n, acquires, m) ||
+           (conn->guess == MY_GUESS_FREE && !my_rings(conn, releases, n));
 }
 
 int my_exchange(void *handle, rowlock_op *releases, size_t n, rowlock_op *acquires, size_t m,

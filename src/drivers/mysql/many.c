@@ -71,6 +71,29 @@ void my_add_releases(my_conn *conn, const rowlock_op *ops, size_t n, enum my_if_
         add_with_rows(conn, SQL_RELEASE_MANY_ANSWER);
 }
 
+void my_add_exchange(my_conn *conn, const rowlock_op *releases, size_t n,
+                     const rowlock_op *acquires, size_t m)
+{
+    const my_value nothing = {.bytes = ""}, zero = my_value_of(0);
+
+    rlk_text_clear(&conn->batch);
+    for (size_t i = 0; i < n + m; i++) {
+        int is_release = i < n;
+        const rowlock_op *op = is_release ? &releases[i] : &acquires[i - n];
+        const my_value row[] = {my_name_of(op),
+                                my_owner_of(op),
+                                my_attempt_of(op),
+                                is_release ? zero : my_value_of(op->ttl_us),
+                                is_release ? nothing : my_note_of(op),
+                                is_release ? my_value_of((int64_t)op->fence) : zero,
+                                is_release ? my_seen_of(op) : nothing};
+
+        put_row(conn, row, sizeof row / sizeof *row, i == 0);
+    }
+    rlk_text_str(&conn->batch, my_sql(conn, SQL_ROW_LAST));
+    add_with_rows(conn, SQL_EXCHANGE);
+}
+
 static int is_named(const rowlock_op *op, const char *name, size_t length)
 {
     return op->name_length == length && memcmp(op->name, name, length) == 0;
@@ -117,6 +140,29 @@ void my_read_releases(rowlock_op *ops, size_t n, MYSQL_RES *result)
         if (op == NULL)
             continue;
         op->hold_count = (uint32_t)my_int(row[1]);
+        op->status = ROWLOCK_OK;
+    }
+    mysql_free_result(result);
+}
+
+/* name, fence, remaining, hold_count */
+void my_read_exchange(rowlock_op *releases, size_t n, rowlock_op *acquires, size_t m,
+                      MYSQL_RES *result)
+{
+    MYSQL_ROW row;
+    size_t released = 0, taken = 0;
+
+    while (result != NULL && (row = mysql_fetch_row(result)) != NULL) {
+        unsigned long length = mysql_fetch_lengths(result)[0];
+        int is_taken = my_int(row[3]) > 0;
+        rowlock_op *op = is_taken ? find_op(acquires, m, &taken, row[0], length)
+                                  : find_op(releases, n, &released, row[0], length);
+
+        if (op == NULL)
+            continue;
+        if (is_taken)
+            my_set_taken(op, (uint64_t)my_int(row[1]), my_int(row[2]));
+        op->hold_count = (uint32_t)is_taken;
         op->status = ROWLOCK_OK;
     }
     mysql_free_result(result);

@@ -32,19 +32,24 @@ static int is_held_by_other(const rowlock_op *op, const PGresult *result, int ro
 }
 
 /* The lease began after the request had come, so all of its time is left. */
-size_t pg_read_taken(rowlock_op *ops, size_t n, const PGresult *result)
+void pg_taken(rowlock_op *op, int64_t fence)
+{
+    op->status = ROWLOCK_OK;
+    op->fence = (uint64_t)fence;
+    op->hold_count = 1;
+    op->remaining_us = op->ttl_us;
+}
+
+/* What a short statement has answered: how many rows were taken. */
+static size_t read_taken(rowlock_op *ops, size_t n, const PGresult *result)
 {
     enum { FENCE = 1 };
 
     for (int row = 0; row < PQntuples(result); row++) {
         rowlock_op *op = pg_op_of_row(ops, n, result, row);
 
-        if (op == NULL)
-            continue;
-        op->status = ROWLOCK_OK;
-        op->fence = (uint64_t)pg_get_int(result, row, FENCE);
-        op->hold_count = 1;
-        op->remaining_us = op->ttl_us;
+        if (op != NULL)
+            pg_taken(op, pg_get_int(result, row, FENCE));
     }
     return (size_t)PQntuples(result);
 }
@@ -94,7 +99,7 @@ static int any_busy(const rowlock_op *ops, size_t n)
     return 0;
 }
 
-pg_statement pg_acquire_free_params(pg_params *params, const rowlock_op *ops, size_t n)
+static pg_statement acquire_free_params(pg_params *params, const rowlock_op *ops, size_t n)
 {
     pg_params_clear(params);
     pg_add_array(params, PG_FIELD_NAME, ops, n);
@@ -108,7 +113,7 @@ pg_statement pg_acquire_free_params(pg_params *params, const rowlock_op *ops, si
 static pg_statement acquire_params(pg_params *params, const rowlock_op *ops, size_t n, int all,
                                    int pass_over)
 {
-    pg_acquire_free_params(params, ops, n);
+    acquire_free_params(params, ops, n);
     pg_param(params);
     pg_put_bool(params, all);
     pg_param(params);
@@ -143,12 +148,11 @@ static int acquire_free(pg_link *conn, rowlock_op *ops, size_t n, size_t *free_r
                         int64_t deadline, rowlock_error *err)
 {
     PGresult *result;
-    int status =
-        pg_call(conn, pg_acquire_free_params(&conn->params, ops, n), &result, deadline, err);
+    int status = pg_call(conn, acquire_free_params(&conn->params, ops, n), &result, deadline, err);
 
     if (status != ROWLOCK_OK)
         return status;
-    *free_rows += pg_read_taken(ops, n, result);
+    *free_rows += read_taken(ops, n, result);
     PQclear(result);
     return ROWLOCK_OK;
 }
@@ -165,7 +169,7 @@ static int acquire_round(pg_link *conn, rowlock_op *ops, size_t n, int all, int 
 
     if (status != ROWLOCK_OK)
         return status;
-    *free_rows += statement == PG_ACQUIRE_FREE_ONE ? pg_read_taken(ops, n, result)
+    *free_rows += statement == PG_ACQUIRE_FREE_ONE ? read_taken(ops, n, result)
                                                    : read_acquired(ops, n, result);
     if (pass_over)
         read_passed_over(ops, n, result);

@@ -19,6 +19,8 @@ const char *pg_text_of(pg_statement statement)
         [PG_RELEASE] = SQL_RELEASE,
         [PG_RELEASE_ONE] = SQL_RELEASE_ONE,
         [PG_RELEASE_FREE] = SQL_RELEASE_FREE,
+        [PG_EXCHANGE] = SQL_EXCHANGE,
+        [PG_HAND_OVER] = SQL_HAND_OVER,
         [PG_FORCE_RELEASE] = SQL_FORCE_RELEASE,
         [PG_REAP] = SQL_REAP,
         [PG_LIST] = SQL_LIST,

@@ -56,12 +56,9 @@ static void release_many_params(pg_params *params, const rowlock_op *ops, size_t
     pg_add_array(params, PG_FIELD_SEEN, ops, n);
 }
 
-pg_statement pg_release_free_params(pg_params *params, const rowlock_op *ops, size_t n,
-                                    int is_alone)
+static pg_statement release_free_params(pg_params *params, const rowlock_op *ops, size_t n)
 {
     release_many_params(params, ops, n);
-    pg_param(params);
-    pg_put_bool(params, is_alone);
     return PG_RELEASE_FREE;
 }
 
@@ -110,7 +107,7 @@ static void read_released(rowlock_op *ops, size_t n, const PGresult *result)
     }
 }
 
-void pg_read_given_back(rowlock_op *ops, size_t n, const PGresult *result)
+static void read_given_back(rowlock_op *ops, size_t n, const PGresult *result)
 {
     for (int row = 0; row < PQntuples(result); row++) {
         rowlock_op *op = pg_op_of_row(ops, n, result, row);
@@ -158,7 +155,7 @@ static int release_round(pg_link *conn, pg_statement statement, rowlock_op *ops,
     if (status != ROWLOCK_OK)
         return status;
     if (statement == PG_RELEASE_FREE)
-        pg_read_given_back(ops, n, result);
+        read_given_back(ops, n, result);
     else
         read_released(ops, n, result);
     PQclear(result);
@@ -177,7 +174,7 @@ static int release_short(pg_link *conn, rowlock_op *ops, size_t n, int64_t deadl
     if (ringer != NULL)
         return ROWLOCK_OK;
     statement = n == 1 ? release_one_params(&conn->params, ops, 0)
-                       : pg_release_free_params(&conn->params, ops, n, 1);
+                       : release_free_params(&conn->params, ops, n);
     return release_round(conn, statement, ops, n, deadline, err);
 }
 

@@ -90,7 +90,7 @@ void pg_start_with(pg_params *params, const rowlock_op *op)
     pg_put_bytes(params, op->attempt, sizeof op->attempt);
 }
 
-void pg_add_array(pg_params *params, pg_field field, const rowlock_op *ops, size_t n)
+uint32_t pg_type_of(pg_field field)
 {
     static const uint32_t types[] = {
         [PG_FIELD_NAME] = PG_BYTEA, [PG_FIELD_OWNER] = PG_TEXT,   [PG_FIELD_OWNER_BYTES] = PG_BYTEA,
@@ -99,12 +99,22 @@ void pg_add_array(pg_params *params, pg_field field, const rowlock_op *ops, size
         [PG_FIELD_PLACE] = PG_INT8,
     };
 
-    pg_param(params);
-    pg_put_array(params, types[field], pg_unanswered(ops, n));
+    return types[field];
+}
+
+void pg_put_fields(pg_params *params, pg_field field, const rowlock_op *ops, size_t n)
+{
     for (size_t i = 0; i < n; i++) {
         if (ops[i].status == PG_UNANSWERED)
             put_field(params, field, &ops[i]);
     }
+}
+
+void pg_add_array(pg_params *params, pg_field field, const rowlock_op *ops, size_t n)
+{
+    pg_param(params);
+    pg_put_array(params, pg_type_of(field), pg_unanswered(ops, n));
+    pg_put_fields(params, field, ops, n);
 }
 
 typedef struct name_key {
@@ -124,11 +134,16 @@ static int compare_name(const void *key, const void *element)
     return (wanted->length > op->name_length) - (wanted->length < op->name_length);
 }
 
-rowlock_op *pg_op_of_row(rowlock_op *ops, size_t n, const PGresult *result, int row)
+rowlock_op *pg_op_of_name(rowlock_op *ops, size_t n, const char *name, size_t length)
 {
-    name_key key = {PQgetvalue(result, row, 0), (size_t)PQgetlength(result, row, 0)};
+    name_key key = {name, length};
 
     return bsearch(&key, ops, n, sizeof *ops, compare_name);
+}
+
+rowlock_op *pg_op_of_row(rowlock_op *ops, size_t n, const PGresult *result, int row)
+{
+    return pg_op_of_name(ops, n, PQgetvalue(result, row, 0), (size_t)PQgetlength(result, row, 0));
 }
 
 void pg_busy_seen(rowlock_op *op, const PGresult *result, int row, int holder, int fence,

@@ -34,7 +34,7 @@
 #include "rowlock/driver.h"
 #include "text.h"
 
-enum { PG_PARAMS_MAX = 8 };
+enum { PG_PARAMS_MAX = 10 };
 
 /* The statements of sql/postgresql.sql. */
 typedef enum pg_statement {
@@ -46,6 +46,8 @@ typedef enum pg_statement {
     PG_RELEASE,
     PG_RELEASE_ONE,
     PG_RELEASE_FREE,
+    PG_EXCHANGE,
+    PG_HAND_OVER,
     PG_FORCE_RELEASE,
     PG_REAP,
     PG_LIST,
@@ -295,11 +297,17 @@ void pg_answer_rest(rowlock_op *ops, size_t n, int status);
 /* The first parameters of what acquires one lock: name, owner, note, ttl, attempt. */
 void pg_start_with(pg_params *params, const rowlock_op *op);
 
-/* The next parameter: an array of this field of the ops that have no answer yet. */
+/* The next parameter: an array of this field of the ops that have no answer yet. Its parts: the
+ * type of the items, and the items. */
 void pg_add_array(pg_params *params, pg_field field, const rowlock_op *ops, size_t n);
+uint32_t pg_type_of(pg_field field);
+void pg_put_fields(pg_params *params, pg_field field, const rowlock_op *ops, size_t n);
 
-/* The op that a row is about, whose first column is a name. The ops are sorted; NULL cannot be
- * unless the server is out of its mind. */
+/* The op of this name, or NULL; the ops are sorted. */
+rowlock_op *pg_op_of_name(rowlock_op *ops, size_t n, const char *name, size_t length);
+
+/* The op that a row is about, whose first column is a name. NULL cannot be unless the server is out
+ * of its mind. */
 rowlock_op *pg_op_of_row(rowlock_op *ops, size_t n, const PGresult *result, int row);
 
 /* BUSY, with what the columns of these numbers say. */
@@ -320,11 +328,9 @@ typedef enum pg_queue_verdict {
 
 /* ---- acquire.c */
 
-/* May the short statement for free rows come first? Its parameters; and what it has answered: how
- * many rows were taken. */
+/* May the short statement for free rows come first? And one row that it has taken. */
 int pg_may_acquire_free(const pg_link *conn, const rowlock_op *ops, size_t n, int all);
-pg_statement pg_acquire_free_params(pg_params *params, const rowlock_op *ops, size_t n);
-size_t pg_read_taken(rowlock_op *ops, size_t n, const PGresult *result);
+void pg_taken(rowlock_op *op, int64_t fence);
 
 /* Asks by the long one for those without an answer; `free_rows` were taken before. `pass_over`:
  * rows that somebody keeps locked are not waited for. */
@@ -333,11 +339,7 @@ int pg_acquire_rest(pg_link *conn, rowlock_op *ops, size_t n, int all, int pass_
 
 /* ---- lease.c */
 
-/* The same for last holds that nobody waits for; `is_alone` in its transaction. `tell`: the first
- * who waits, if one does. */
-pg_statement pg_release_free_params(pg_params *params, const rowlock_op *ops, size_t n,
-                                    int is_alone);
-void pg_read_given_back(rowlock_op *ops, size_t n, const PGresult *result);
+/* The same for releases. `tell`: the first who waits, if one does. */
 int pg_release_rest(pg_link *conn, rowlock_op *ops, size_t n, int tell, int64_t deadline,
                     rowlock_error *err);
 
