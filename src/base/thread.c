@@ -2,6 +2,7 @@
 #include "thread.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -70,8 +71,7 @@ int rlk_word_wait(_Atomic uint32_t *word, uint32_t value, int64_t until_us)
            errno != ETIMEDOUT || is_part;
 }
 
-void rlk_word_set(_Atomic uint32_t *word, uint32_t value)
+void rlk_word_wake(_Atomic uint32_t *word)
 {
-    atomic_store_explicit(word, value, memory_order_release);
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }

@@ -22,7 +22,7 @@ int rlk_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t until_us
  * who is woken meets no mutex. */
 int rlk_word_wait(_Atomic uint32_t *word, uint32_t value, int64_t until_us);
 
-/* Sets it and wakes the one who waits for it, who may have freed the word when this returns. */
-void rlk_word_set(_Atomic uint32_t *word, uint32_t value);
+/* Wakes all who wait for it to change, which it has. */
+void rlk_word_wake(_Atomic uint32_t *word);
 
 #endif

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core.h"
-#include "random.h"
 #include "text.h"
 
 /* One acquire or adopt call. Slot i of ops, tenures and locks is the i-th name in byte order;
@@ -22,8 +21,10 @@ typedef struct acquisition {
     rlk_tenure **tenures;
     rowlock_lock **locks;
     size_t *order;
-    rowlock_op busy; /* who was in the way of the last try; no name: none was made */
-    rlk_conn *bell;  /* of a lock that was waited for, until its tenure has it; or NULL */
+    rowlock_lock **out; /* of a call that waits in line */
+    int is_granted;     /* there; it may have been too late */
+    rowlock_op busy;    /* who was in the way of the last try; no name: none was made */
+    rlk_conn *bell;     /* of a lock that was waited for, until its tenure has it; or NULL */
     char owner_buffer[ROWLOCK_OWNER_MAX + 1];
 } acquisition;
 
@@ -105,7 +106,7 @@ static int prepare(acquisition *a, size_t i, const rlk_name *name, uint64_t fenc
     a->locks[i]->lost_payload = options->lost_payload;
     a->locks[i]->renew = options->renew != 0;
     atomic_store(&a->locks[i]->lost_fd, -1);
-    rlk_op_of(op, tenure);
+    rlk_op_of(op, a->client, tenure);
     op->note = options->note;
     op->barge = options->barge != 0;
     if (options->max_hold_ms != 0 && options->max_hold_ms < options->ttl_ms)
@@ -284,20 +285,27 @@ static int time_is_up(acquisition *a, rowlock_lock **out, rowlock_error *err)
     return rlk_report_busy(a->options.holder, ROWLOCK_TIMEOUT, busy != NULL ? busy : &a->busy, err);
 }
 
-static int acquire_in_line(acquisition *a, const rlk_wait *wait, rowlock_lock **out,
-                           rowlock_error *err)
+static int was_granted(void *arg, rlk_conn *bell, const rlk_sent *sent, rowlock_error *err)
 {
-    rlk_sent sent;
-    int rc = rlk_queue_acquire(&a->bell, &sent, a->client, a->ops, a->n, wait, err);
+    acquisition *a = arg;
+    int rc;
 
-    if (rc == ROWLOCK_TIMEOUT)
-        return time_is_up(a, out, err);
-    if (rc != ROWLOCK_OK)
-        return rc;
-    rc = hand_out(a, &sent, out, err);
+    a->is_granted = 1;
+    a->bell = bell;
+    rc = hand_out(a, sent, a->out, err);
     if (a->bell != NULL)
         rlk_pool_lose(a->client, RLK_USE_WAIT, a->bell);
     return rc;
+}
+
+static int acquire_in_line(acquisition *a, const rlk_wait *wait, rowlock_lock **out,
+                           rowlock_error *err)
+{
+    int rc;
+
+    a->out = out;
+    rc = rlk_queue_acquire(a->client, a->ops, a->n, wait, was_granted, a, err);
+    return rc == ROWLOCK_TIMEOUT && !a->is_granted ? time_is_up(a, out, err) : rc;
 }
 
 static int is_held(const acquisition *a)
@@ -317,7 +325,9 @@ static int stands_behind(const acquisition *a)
     const rowlock_op *op = &a->ops[0];
 
     return a->n == 1 && a->owner == a->owner_buffer &&
-           rlk_line_exists(a->client, op->name, op->name_length) && !is_held(a);
+           (rlk_line_exists(a->client, op->name, op->name_length) ||
+            rlk_hand_exists(a->client, op)) &&
+           !is_held(a);
 }
 
 static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)

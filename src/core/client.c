@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core.h"
+#include "random.h"
 #include "text.h"
 #include "thread.h"
 
@@ -173,6 +174,7 @@ static int create(rowlock_client **out, const rowlock_driver *driver, const char
     client->reap_interval_us = options->reap_interval_ms * 1000;
     client->reap_retention_us = options->reap_retention_ms * 1000;
     rlk_owner_head(client->owner_head, sizeof client->owner_head);
+    rlk_random(client->attempt, sizeof client->attempt);
     pthread_mutex_init(&client->mutex, NULL);
     rlk_cond_init(&client->changed);
     client->address = copy_of(address, &failed);
@@ -257,7 +259,7 @@ typedef struct settlement {
 
 /* One batch: no name twice, one hold each where other processes may hold in the same owner's name.
  */
-static size_t next_batch(settlement *s)
+static size_t next_batch(rowlock_client *client, settlement *s)
 {
     size_t n = 0;
 
@@ -268,7 +270,7 @@ static size_t next_batch(settlement *s)
         if (s->debts[i].holds == 0 || (last != NULL && last->name_length == tenure->name_length &&
                                        memcmp(last->name, tenure->name, tenure->name_length) == 0))
             continue;
-        rlk_op_of(&s->ops[n], tenure);
+        rlk_op_of(&s->ops[n], client, tenure);
         s->debt_of[n++] = i;
     }
     return n;
@@ -315,7 +317,7 @@ static void release_all(rowlock_client *client)
         qsort(all, s.count, sizeof(rlk_tenure *), rlk_tenure_by_name);
         for (size_t i = 0; i < s.count; i++)
             s.debts[i] = (debt){all[i], rlk_tenure_is_lost(all[i]) ? 0 : all[i]->handles};
-        while (vain < MOST_VAIN && (n = next_batch(&s)) > 0 &&
+        while (vain < MOST_VAIN && (n = next_batch(client, &s)) > 0 &&
                rlk_send_release(client, s.ops, n, client->call_timeout_us, &sent, NULL) ==
                    ROWLOCK_OK)
             vain += settle(&s, n, &sent) == 0;

@@ -33,11 +33,15 @@ struct rlk_rider {
     rowlock_op *op;
     int64_t until_us;
     rlk_sent sent;
-    _Atomic uint32_t state; /* what the thread waits for */
+    _Atomic uint32_t state;
+    _Atomic uint32_t *word; /* that changes when the state has: its own, or its crate's */
 };
 
+/* A batch, and before that the room in which most of it waits: one call wakes them all. Those who
+ * are left over by a batch wait on in its crate, hence none is freed before the client is. */
 struct rlk_crate {
     rlk_crate *next;
+    _Atomic uint32_t calls;
     rlk_rider *riders[RLK_COMBINE_MAX];
     rowlock_op ops[RLK_COMBINE_MAX];
 };
@@ -208,23 +212,53 @@ static size_t part_doubles(rlk_rider **riders, size_t n)
     return kept;
 }
 
-/* Who comes along, sorted; doubles go back to the head of the list. */
-static size_t gather(rowlock_client *client, rlk_combiner *combiner, rlk_rider *leader,
-                     rlk_crate *crate)
+static rlk_crate *take_crate(rlk_combiner *combiner)
 {
-    size_t n = 1, kept;
+    rlk_crate *crate = combiner->crates;
 
-    leader->number = 0;
-    crate->riders[0] = leader;
+    if (crate != NULL)
+        combiner->crates = crate->next;
+    else if ((crate = malloc(sizeof *crate)) != NULL)
+        crate->calls = 0;
+    return crate;
+}
+
+static void return_crate(rlk_combiner *combiner, rlk_crate *crate)
+{
+    crate->next = combiner->crates;
+    combiner->crates = crate;
+}
+
+/* Takes all who wait, as many as there is room for; NULL: nobody comes along. */
+static rlk_crate *load_crate(rowlock_client *client, rlk_combiner *combiner, rlk_rider *leader,
+                             size_t *n)
+{
+    rlk_crate *crate = NULL;
+
+    *n = 1;
     pthread_mutex_lock(&client->mutex);
-    while (n < RLK_COMBINE_MAX && combiner->waiting > 0) {
-        crate->riders[n] = take_first(combiner);
-        crate->riders[n]->number = n;
-        n++;
+    if (combiner->waiting > 0) {
+        crate = combiner->room != NULL ? combiner->room : take_crate(combiner);
+        combiner->room = NULL;
     }
-    combiner->under_way += n - 1;
+    if (crate != NULL)
+        crate->riders[0] = leader;
+    while (crate != NULL && *n < RLK_COMBINE_MAX && combiner->waiting > 0) {
+        crate->riders[*n] = take_first(combiner);
+        crate->riders[*n]->number = *n;
+        ++*n;
+    }
+    combiner->under_way += *n - 1;
     combiner->is_called = 0;
     pthread_mutex_unlock(&client->mutex);
+    return crate;
+}
+
+/* Sorts the batch. Doubles go back to the head of the list. */
+static size_t sort_crate(rowlock_client *client, rlk_combiner *combiner, rlk_crate *crate, size_t n)
+{
+    size_t kept;
+
     qsort(crate->riders, n, sizeof(rlk_rider *), by_name);
     kept = part_doubles(crate->riders, n);
     if (kept < n) {
@@ -279,21 +313,35 @@ static int run_batch(rowlock_client *client, const rlk_rider *leader, rlk_crate 
     return rc;
 }
 
+/* The rider may be gone as soon as it has its state. */
+static void tell(rlk_rider *rider, uint32_t state)
+{
+    _Atomic uint32_t *word = rider->word;
+
+    atomic_store_explicit(&rider->state, state, memory_order_release);
+    if (word != &rider->state)
+        atomic_fetch_add_explicit(word, 1, memory_order_release);
+    rlk_word_wake(word);
+}
+
 /* Gives everybody its answer, and wakes all but the leader. */
 static void tell_all(rlk_rider *leader, rlk_crate *crate, size_t n, int rc, const rlk_sent *sent)
 {
     for (size_t i = 0; i < n; i++) {
         rlk_rider *rider = crate->riders[i];
         int is_served = rc == ROWLOCK_OK && !is_open(rider, &crate->ops[i]);
+        uint32_t state = is_served ? SERVED : LEFT;
 
         if (is_served)
             *rider->op = crate->ops[i];
         rider->sent = *sent;
-        if (rider != leader)
-            rlk_word_set(&rider->state, is_served ? SERVED : LEFT);
+        if (rider == leader || rider->word == &crate->calls)
+            atomic_store_explicit(&rider->state, state, memory_order_release);
         else
-            rider->state = is_served ? SERVED : LEFT;
+            tell(rider, state);
     }
+    atomic_fetch_add_explicit(&crate->calls, 1, memory_order_release);
+    rlk_word_wake(&crate->calls);
 }
 
 /* A request took so long that another was sent in its place. Under the mutex. */
@@ -312,10 +360,8 @@ static void pass_on(rowlock_client *client, rlk_combiner *combiner, rlk_crate *c
     rlk_rider *next = NULL;
 
     pthread_mutex_lock(&client->mutex);
-    if (crate != NULL) {
-        crate->next = combiner->crates;
-        combiner->crates = crate;
-    }
+    if (crate != NULL)
+        return_crate(combiner, crate);
     combiner->crowd = combiner->under_way + combiner->waiting;
     combiner->under_way -= n;
     if (!was_replaced(combiner, since_us)) {
@@ -326,23 +372,7 @@ static void pass_on(rowlock_client *client, rlk_combiner *combiner, rlk_crate *c
     }
     pthread_mutex_unlock(&client->mutex);
     if (next != NULL)
-        rlk_word_set(&next->state, LEADS);
-}
-
-static rlk_crate *find_crate(rowlock_client *client, rlk_combiner *combiner)
-{
-    rlk_crate *crate = NULL;
-    int is_wanted;
-
-    pthread_mutex_lock(&client->mutex);
-    is_wanted = combiner->waiting > 0;
-    combiner->is_called &= is_wanted; /* until they are off the list */
-    if (is_wanted && combiner->crates != NULL) {
-        crate = combiner->crates;
-        combiner->crates = crate->next;
-    }
-    pthread_mutex_unlock(&client->mutex);
-    return is_wanted && crate == NULL ? malloc(sizeof *crate) : crate;
+        tell(next, LEADS);
 }
 
 static int go_alone(rowlock_client *client, rlk_rider *rider, rowlock_error *err)
@@ -355,13 +385,16 @@ static int go_alone(rowlock_client *client, rlk_rider *rider, rowlock_error *err
 static int lead(rowlock_client *client, rlk_rider *rider, rowlock_error *err)
 {
     rlk_combiner *combiner = combiner_of(client, rider->kind);
-    rlk_crate *crate = find_crate(client, combiner);
-    size_t n = crate == NULL ? 1 : gather(client, combiner, rider, crate);
+    size_t n;
+    rlk_crate *crate = load_crate(client, combiner, rider, &n);
     load own = {rider->kind, rider->op, 1, 0};
     int64_t since = rlk_clock_us();
     rlk_sent sent;
     int rc, again = 0;
 
+    rider->number = 0;
+    if (n > 1)
+        n = sort_crate(client, combiner, crate, n);
     if (n > 1)
         rc = run_batch(client, rider, crate, n, &sent);
     else
@@ -408,14 +441,27 @@ static int replace(rowlock_client *client, rlk_combiner *combiner, const rlk_rid
 static uint32_t wait_for_answer(rowlock_client *client, rlk_combiner *combiner, rlk_rider *rider)
 {
     int64_t now = rlk_clock_us(), span = patience(rider, now), until = now + span;
-    uint32_t state;
 
-    while ((state = atomic_load_explicit(&rider->state, memory_order_acquire)) == PENDING) {
-        if (!rlk_word_wait(&rider->state, PENDING, until) &&
+    for (;;) {
+        uint32_t word = atomic_load_explicit(rider->word, memory_order_acquire);
+        uint32_t state = atomic_load_explicit(&rider->state, memory_order_acquire);
+
+        if (state != PENDING)
+            return state;
+        if (!rlk_word_wait(rider->word, word, until) &&
             replace(client, combiner, rider, span, &until))
             return LEADS;
     }
-    return state;
+}
+
+/* The first one is called to lead, by itself; the others are told together. */
+static _Atomic uint32_t *choose_word(rlk_combiner *combiner, rlk_rider *rider)
+{
+    if (combiner->first == rider)
+        return &rider->state;
+    if (combiner->room == NULL)
+        combiner->room = take_crate(combiner);
+    return combiner->room == NULL ? &rider->state : &combiner->room->calls;
 }
 
 /* 1: it leads. */
@@ -427,6 +473,8 @@ static int join(rowlock_client *client, rlk_combiner *combiner, rlk_rider *rider
     leads = may_lead(client, combiner, combiner->waiting + 1);
     if (!leads)
         append(combiner, rider);
+    if (!leads)
+        rider->word = choose_word(combiner, rider);
     pthread_mutex_unlock(&client->mutex);
     return leads;
 }
@@ -466,5 +514,6 @@ void rlk_combiners_free(rowlock_client *client)
             next = crate->next;
             free(crate);
         }
+        free(client->combiners[kind].room);
     }
 }

@@ -64,8 +64,10 @@ int rlk_tenures_reserve(rlk_tenures *tenures, size_t n);
  * the same grant and not lost (`fresh` is freed), else on `fresh` itself, which takes its place. */
 rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh);
 
-/* Is a tenure of the same name and owner in the table, and not lost? */
+/* Is a tenure of the same name and owner in the table, and not lost? Which one of this name, of
+ * whatever owner, is? */
 int rlk_tenures_has(const rlk_tenures *tenures, const rlk_tenure *like);
+rlk_tenure *rlk_tenures_of_name(const rlk_tenures *tenures, const char *name, size_t length);
 
 /* One handle less; at zero it leaves the table. The handle's memory is given up apart from that, by
  * rlk_tenure_unref(). */
@@ -111,6 +113,19 @@ typedef enum rlk_use {
 
 /* A call that waits, in its thread's own memory. Threads of one client that want the same name form
  * a line; the front one has the ticket in the database. */
+/* The front of a line may be given the lock by the thread of its process that releases it. */
+typedef enum rlk_hand {
+    RLK_HAND_OPEN,      /* it may be */
+    RLK_HAND_UNDER_WAY, /* a thread is doing so: nobody but that one changes it, or the op */
+    RLK_HAND_HAD,       /* it was: the op has the answer */
+    RLK_HAND_CLOSED     /* it asks the database itself */
+} rlk_hand;
+
+typedef struct rlk_sent {
+    int64_t at_us; /* local time just before the request that was answered was sent */
+    int repeated;  /* an earlier request of this call may have been carried out */
+} rlk_sent;
+
 typedef struct rlk_waiter {
     rowlock_client *client;
     rowlock_op *ops; /* name, length and owner are read by others, under the mutex */
@@ -124,6 +139,8 @@ typedef struct rlk_waiter {
     int is_front;
     int is_polled; /* the database does not wake it: ask */
     int is_gone;   /* its ticket was not found */
+    rlk_hand hand;
+    rlk_sent handed; /* when, if it was had */
 } rlk_waiter;
 
 /* In a request that has both, releases come before acquires. */
@@ -144,7 +161,8 @@ typedef struct rlk_combiner {
     int64_t sent_at_us;      /* when one was last sent */
     uint32_t leaders;        /* requests under way, without */
     uint32_t replaced;       /* those that took too long, in whose place others were sent */
-    rlk_crate *crates;       /* room for batches, not in use */
+    rlk_crate *room;         /* where those wait who come now; or NULL */
+    rlk_crate *crates;       /* not in use */
 } rlk_combiner;
 
 enum { RLK_LINE_BUCKETS = 64 };
@@ -153,9 +171,12 @@ typedef struct rlk_lines {
     rlk_waiter *fronts[RLK_LINE_BUCKETS];
     rlk_waiter *tickets;
     uint32_t waiting;
-    char hot[ROWLOCK_NAME_MAX]; /* the name that was waited for last, in the database */
-    size_t hot_length;          /* 0: none */
-    int64_t beat_at_us;         /* the tickets are kept alive next */
+    char hot[ROWLOCK_NAME_MAX];   /* the name that was waited for last, in the database */
+    size_t hot_length;            /* 0: none */
+    char crowd[ROWLOCK_NAME_MAX]; /* the name that others waited for when it was last handed over */
+    size_t crowd_length;
+    int64_t crowd_until_us; /* believed until then */
+    int64_t beat_at_us;     /* the tickets are kept alive next */
     int64_t poll_at_us, poll_pause_us;
 } rlk_lines;
 
@@ -206,6 +227,8 @@ struct rowlock_client {
     char *place;          /* where the tables were found, under the mutex; NULL: not asked yet */
     char *owner;          /* or NULL: one for each thread */
     char owner_head[128]; /* of generated owners */
+    uint64_t attempt[2];  /* at random; attempts of this client are counted from here */
+    _Atomic uint64_t attempts;
     int64_t ttl_us, call_timeout_us, connect_timeout_us, ticket_us;
     uint32_t max_connections[RLK_USES];
     int may_create; /* the database itself, while the client is being opened */
@@ -271,11 +294,6 @@ void rlk_pool_lose(rowlock_client *client, rlk_use use, rlk_conn *conn);
 /* What a call needs done on a connection: one slot of the driver. May run several times. */
 typedef int (*rlk_call_fn)(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
                            rowlock_error *err);
-
-typedef struct rlk_sent {
-    int64_t at_us; /* local time just before the request that was answered was sent */
-    int repeated;  /* an earlier request of this call may have been carried out */
-} rlk_sent;
 
 /* Runs fn with retries and reconnects for at most bound_us. Never longer than the connection's own
  * timeouts allow past that. EUNKNOWN if a request may have been carried out and no answer came. */
@@ -349,7 +367,7 @@ int rlk_extend(rlk_tenure *tenure, const rlk_sent *sent, const rowlock_op *op, i
 void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n);
 
 /* Fills an op from a tenure, with a fresh attempt. */
-void rlk_op_of(rowlock_op *op, const rlk_tenure *tenure);
+void rlk_op_of(rowlock_op *op, rowlock_client *client, const rlk_tenure *tenure);
 
 /* Send ops, sorted by name, through the driver's slot. The first way to renew answers BUSY for a
  * row that stays locked for more than a moment. */
@@ -436,13 +454,18 @@ int rlk_wait_until(const rlk_wait *wait, int64_t until_us, int ring_fd, rowlock_
 /* What is left of the wait, as drivers are told: ROWLOCK_WAIT_NONE to ROWLOCK_WAIT_FOREVER. */
 uint32_t rlk_wait_left_ms(const rlk_wait *wait);
 
-/* ---- waiting in line (line.c, queue.c, beat.c) ---- */
+/* ---- waiting in line (line.c, hand.c, queue.c, beat.c) ---- */
+
+/* What is done with a grant, before the next one in the line of this process may look: `bell` is
+ * the connection to release it on, or NULL, and stays whose it is made; sent says since when it is
+ * held. */
+typedef int (*rlk_granted_fn)(void *arg, rlk_conn *bell, const rlk_sent *sent, rowlock_error *err);
 
 /* Waits until all ops, sorted by name and refused a moment ago or not tried at all, are granted.
- * OK: *bell is the connection to release it on, or NULL; sent says since when it is held. Else
- * nothing is left behind, and with TIMEOUT the ops say who is in the way. */
-int rlk_queue_acquire(rlk_conn **bell, rlk_sent *sent, rowlock_client *client, rowlock_op *ops,
-                      size_t n, const rlk_wait *wait, rowlock_error *err);
+ * Then what `granted` answers. Else nothing is left behind, and with TIMEOUT the ops say who is in
+ * the way. */
+int rlk_queue_acquire(rowlock_client *client, rowlock_op *ops, size_t n, const rlk_wait *wait,
+                      rlk_granted_fn granted, void *arg, rowlock_error *err);
 
 /* Gives up the tenure's bell, if it has one, which wakes the next in the queue. */
 void rlk_bell_drop(rowlock_client *client, rlk_tenure *tenure);
@@ -462,6 +485,25 @@ void rlk_line_ring(rowlock_client *client, const char *name, size_t length);
 void rlk_line_join(rlk_waiter *waiter);
 int rlk_line_wait(rlk_waiter *waiter, const rlk_wait *wait, rowlock_error *err);
 void rlk_line_leave(rlk_waiter *waiter);
+
+/* The front of the line of this name, or NULL. Under the mutex. */
+rlk_waiter *rlk_line_front(rowlock_client *client, const char *name, size_t length);
+
+/* Does a thread of this client hold what this op wants, and may give it on? */
+int rlk_hand_exists(rowlock_client *client, const rowlock_op *op);
+
+/* The front one waits, for a while, to be given the lock by the thread of this client that holds
+ * it. OK: *had, or the database has to be asked; else as rlk_wait_next(), and not had. */
+int rlk_hand_wait(rlk_waiter *waiter, const rlk_wait *wait, int *had, rowlock_error *err);
+
+/* Who is to have the lock of a tenure that is about to be released; or NULL. Under the mutex, with
+ * the tenure out of the table; rlk_hand_over() must follow. */
+rlk_waiter *rlk_hand_next(rowlock_client *client, const rlk_tenure *tenure);
+
+/* Releases and gives it to that one, in one request. 1: done. Else the usual way is open; *repeated
+ * says whether this may have been carried out. */
+int rlk_hand_over(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *next, rowlock_op *op,
+                  int *repeated);
 
 /* Wakes the waiter; forgets that it was woken. */
 void rlk_ring(const rlk_waiter *waiter);
@@ -538,6 +580,9 @@ int rlk_driver_check(rowlock_driver *out, const rowlock_driver *driver, rowlock_
 /* The owner for a call of this thread: the client's, or one made for the thread, in `buffer`. */
 const char *rlk_owner(const rowlock_client *client, char buffer[ROWLOCK_OWNER_MAX + 1]);
 void rlk_owner_head(char *out, size_t size);
+
+/* An attempt that no other call has. Any thread. */
+void rlk_new_attempt(uint8_t out[ROWLOCK_ATTEMPT_SIZE], rowlock_client *client);
 
 /* Schema steps at open (schema.c). */
 int rlk_schema_check(rowlock_client *client, int policy, rowlock_error *err);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core.h"
-#include "random.h"
 
 /* ---- list: rows are gathered first, so that fn may use the client, whose connection is back ----
  */
@@ -154,7 +153,7 @@ int rowlock_force_release(rowlock_client *client, const char *name,
         return rc;
     op.name_length = opts.name_length;
     op.fence = opts.fence;
-    rlk_random(op.attempt, sizeof op.attempt);
+    rlk_new_attempt(op.attempt, client);
     rc = rlk_check_name(name, &op.name_length, err);
     if (rc == ROWLOCK_OK && opts.fence > INT64_MAX)
         rc = rlk_fail(err, ROWLOCK_EINVAL, "the fence is not one that rowlock gave");

@@ -31,6 +31,11 @@ static rlk_waiter **find(rowlock_client *client, const char *name, size_t length
     return place;
 }
 
+rlk_waiter *rlk_line_front(rowlock_client *client, const char *name, size_t length)
+{
+    return *find(client, name, length);
+}
+
 void rlk_ring(const rlk_waiter *waiter)
 {
     const uint64_t one = 1;

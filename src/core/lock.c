@@ -31,7 +31,7 @@ int64_t rlk_deadline(const rlk_sent *sent, int64_t remaining_us, int64_t ttl_us)
     return sent->at_us + remaining_us - margin(remaining_us > ttl_us ? remaining_us : ttl_us);
 }
 
-void rlk_op_of(rowlock_op *op, const rlk_tenure *tenure)
+void rlk_op_of(rowlock_op *op, rowlock_client *client, const rlk_tenure *tenure)
 {
     memset(op, 0, sizeof *op);
     op->name = tenure->name;
@@ -41,7 +41,7 @@ void rlk_op_of(rowlock_op *op, const rlk_tenure *tenure)
     op->ttl_us = tenure->ttl_us;
     op->fence = tenure->fence;
     memcpy(op->seen, tenure->seen, sizeof op->seen);
-    rlk_random(op->attempt, sizeof op->attempt);
+    rlk_new_attempt(op->attempt, client);
 }
 
 typedef struct batch {
@@ -134,7 +134,7 @@ void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n)
     rlk_sent sent;
 
     for (size_t i = 0; i < n; i++)
-        rlk_random(ops[i].attempt, sizeof ops[i].attempt);
+        rlk_new_attempt(ops[i].attempt, client);
     if (rlk_send_release(client, ops, n, UNDO_BOUND_US, &sent, NULL) != ROWLOCK_OK)
         return;
     for (size_t i = 0; i < n && !sent.repeated && rlk_clock_us() < deadline; i++) {
@@ -181,7 +181,7 @@ static int renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err)
     if (rlk_tenure_is_lost(tenure))
         return rlk_lost(err);
     pthread_mutex_lock(&client->mutex);
-    rlk_op_of(&op, tenure);
+    rlk_op_of(&op, client, tenure);
     pthread_mutex_unlock(&client->mutex);
     ttl_us = ttl_ms != 0 ? ttl_ms * 1000 : op.ttl_us;
     op.ttl_us = rlk_tenure_ttl(tenure, ttl_us);
@@ -299,18 +299,20 @@ static int release_on_bell(rowlock_client *client, rlk_tenure *tenure, rowlock_o
     return 0;
 }
 
-/* Gives one hold of a tenure that is not lost back to the database. */
-static int give_back(rowlock_client *client, rlk_tenure *tenure, rowlock_error *err)
+/* Gives one hold of a tenure that is not lost back to the database, or on to the next. */
+static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *next,
+                     rowlock_error *err)
 {
     rowlock_op op;
     rlk_sent sent = {0};
     int rc = ROWLOCK_OK, repeated = 0, is_shared, alone;
 
     pthread_mutex_lock(&client->mutex);
-    rlk_op_of(&op, tenure);
+    rlk_op_of(&op, client, tenure);
     alone = tenure->is_guarded;
     pthread_mutex_unlock(&client->mutex);
-    if (!release_on_bell(client, tenure, &op, &repeated))
+    if (!(next != NULL && rlk_hand_over(client, tenure, next, &op, &repeated)) &&
+        !release_on_bell(client, tenure, &op, &repeated))
         rc = repeated ? rlk_send_release(client, &op, 1, client->call_timeout_us, &sent, err)
                       : send_hold(client, &op, alone, client->call_timeout_us, &sent, err);
     sent.repeated |= repeated;
@@ -355,7 +357,7 @@ static void clean_up(rowlock_client *client, rlk_tenure *tenure)
     if (tenure->is_adopted || !may_live)
         return;
     pthread_mutex_lock(&client->mutex);
-    rlk_op_of(&op, tenure);
+    rlk_op_of(&op, client, tenure);
     pthread_mutex_unlock(&client->mutex);
     send_hold(client, &op, 1, UNDO_BOUND_US, &sent, NULL);
 }
@@ -365,22 +367,26 @@ static void clean_up(rowlock_client *client, rlk_tenure *tenure)
 static int release(rowlock_client *client, rowlock_lock *lock, rowlock_error *err)
 {
     rlk_tenure *tenure = lock->tenure;
+    rlk_waiter *next = NULL;
     int64_t held_us;
-    int rc;
+    int rc, is_lost = rlk_tenure_is_lost(tenure);
 
     pthread_mutex_lock(&client->mutex);
     rlk_tenures_detach(&client->tenures, tenure);
+    if (!is_lost)
+        next = rlk_hand_next(client, tenure);
     pthread_mutex_unlock(&client->mutex);
-    if (rlk_tenure_is_lost(tenure)) {
+    if (is_lost) {
         clean_up(client, tenure);
         rlk_bell_drop(client, tenure);
         rc = rlk_lost(err);
     } else {
-        rc = give_back(client, tenure, err);
+        rc = give_back(client, tenure, next, err);
     }
     held_us = rlk_clock_us() - tenure->acquired_us;
     if (rc == ROWLOCK_OK) {
-        rlk_line_ring(client, tenure->name, tenure->name_length);
+        if (next == NULL) /* else it was told */
+            rlk_line_ring(client, tenure->name, tenure->name_length);
         rlk_count(&client->counters.released, 1);
         rlk_count_time(client->counters.hold_buckets, held_us);
         rlk_emit_tenure(client, ROWLOCK_EVENT_RELEASED, tenure, held_us);

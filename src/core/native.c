@@ -210,7 +210,7 @@ static int guard(rowlock_lock *lock, const rowlock_driver *driver, void *native,
     if (rlk_tenure_is_lost(lock->tenure))
         return rlk_lost(err);
     pthread_mutex_lock(&client->mutex);
-    rlk_op_of(&op, lock->tenure);
+    rlk_op_of(&op, client, lock->tenure);
     lock->tenure->is_guarded = 1;
     pthread_mutex_unlock(&client->mutex);
     rc = try_guard(&use, &op, err);

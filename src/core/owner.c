@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The owner of a lock when the user names none: host:pid:client:thread, so that a person who looks
- * at the table knows where to go, and nobody else can have the same. */
+ * Who asks. The owner of a lock when the user names none: host:pid:client:thread, so that a person
+ * who looks at the table knows where to go, and nobody else can have the same. And the attempt: a
+ * client's own random bits, of which half count its calls; asking the kernel for new ones each time
+ * cost a twentieth of what a thread does for a lock. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,6 +27,14 @@ void rlk_owner_head(char *out, size_t size)
     rlk_random(&client, sizeof client);
     snprintf(out, size, "%s:%ld:%08x", host[0] == '\0' ? "localhost" : host, (long)getpid(),
              client);
+}
+
+void rlk_new_attempt(uint8_t out[ROWLOCK_ATTEMPT_SIZE], rowlock_client *client)
+{
+    uint64_t number = atomic_fetch_add_explicit(&client->attempts, 1, memory_order_relaxed);
+    const uint64_t bits[] = {client->attempt[0], client->attempt[1] + number};
+
+    memcpy(out, bits, sizeof bits);
 }
 
 const char *rlk_owner(const rowlock_client *client, char buffer[ROWLOCK_OWNER_MAX + 1])

@@ -297,9 +297,13 @@ static int run(queue *q, rowlock_error *err)
 
     if (q->n == 1)
         rc = rlk_line_wait(&q->waiter, q->wait, err);
-    if (rc == ROWLOCK_OK)
+    if (rc == ROWLOCK_OK && q->n == 1)
+        rc = rlk_hand_wait(&q->waiter, q->wait, &q->is_granted, err);
+    if (q->is_granted)
+        q->sent = q->waiter.handed;
+    if (rc == ROWLOCK_OK && !q->is_granted)
         rc = rlk_watch_start(q->client, err);
-    if (rc == ROWLOCK_OK)
+    if (rc == ROWLOCK_OK && !q->is_granted)
         rc = enter(q, err);
     while (rc == ROWLOCK_OK && !q->is_granted)
         rc = step(q, err);
@@ -313,21 +317,40 @@ static void count_waiting(rowlock_client *client, int change)
     pthread_mutex_unlock(&client->mutex);
 }
 
-int rlk_queue_acquire(rlk_conn **bell, rlk_sent *sent, rowlock_client *client, rowlock_op *ops,
-                      size_t n, const rlk_wait *wait, rowlock_error *err)
+static void make_queue(queue *q, rowlock_client *client, rowlock_op *ops, size_t n,
+                       const rlk_wait *wait)
 {
-    queue q = {.waiter = {.client = client, .ops = ops, .n = n, .ring_fd = -1},
-               .client = client,
-               .wait = wait,
-               .ops = ops,
-               .n = n,
-               .pause_us = FIRST_PAUSE_US};
+    *q = (queue){.waiter = {.client = client, .ops = ops, .n = n},
+                 .client = client,
+                 .wait = wait,
+                 .ops = ops,
+                 .n = n,
+                 .pause_us = FIRST_PAUSE_US};
+    q->waiter.ring_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+}
+
+/* All are had: the ticket is used up, and the bell goes with the tenure. */
+static int hand_out(queue *q, rlk_granted_fn granted, void *arg, rowlock_error *err)
+{
+    rlk_tickets_remove(&q->waiter);
+    if (q->n == 1)
+        rlk_line_heat(q->client, q->ops, q->had_to_wait);
+    if (q->conn != NULL && !q->ops[0].rings) {
+        rlk_pool_return(q->client, RLK_USE_WAIT, q->conn);
+        q->conn = NULL;
+    }
+    return granted(arg, q->conn, &q->sent, err);
+}
+
+int rlk_queue_acquire(rowlock_client *client, rowlock_op *ops, size_t n, const rlk_wait *wait,
+                      rlk_granted_fn granted, void *arg, rowlock_error *err)
+{
     rowlock_error local;
+    queue q;
     int rc;
 
     err = err == NULL ? &local : err;
-
-    q.waiter.ring_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    make_queue(&q, client, ops, n, wait);
     if (n == 1)
         rlk_line_join(&q.waiter);
     count_waiting(client, 1); /* who sees it counted comes after it */
@@ -335,20 +358,12 @@ int rlk_queue_acquire(rlk_conn **bell, rlk_sent *sent, rowlock_client *client, r
     if (rc != ROWLOCK_OK)
         leave(&q);
     else
-        rlk_tickets_remove(&q.waiter);
-    if (rc == ROWLOCK_OK && n == 1)
-        rlk_line_heat(client, ops, q.had_to_wait);
-    if (q.conn != NULL && !ops[0].rings) {
-        rlk_pool_return(client, RLK_USE_WAIT, q.conn);
-        q.conn = NULL;
-    }
+        rc = hand_out(&q, granted, arg, err);
     if (n == 1)
         rlk_line_leave(&q.waiter);
     count_waiting(client, -1);
     if (q.waiter.ring_fd >= 0)
         close(q.waiter.ring_fd);
-    *bell = q.conn;
-    *sent = q.sent;
     return rc;
 }
 

@@ -120,7 +120,7 @@ static size_t collect(rowlock_client *client, int64_t now_us, int64_t *deadline_
         }
         tenure->refs++;
         watch->tenures[unique++] = tenure;
-        rlk_op_of(&watch->ops[unique - 1], tenure);
+        rlk_op_of(&watch->ops[unique - 1], client, tenure);
         watch->ops[unique - 1].ttl_us = rlk_tenure_ttl(tenure, tenure->ttl_us);
         if (atomic_load(&tenure->deadline_us) < *deadline_us)
             *deadline_us = atomic_load(&tenure->deadline_us);

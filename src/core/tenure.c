@@ -69,14 +69,13 @@ int64_t rlk_tenure_ttl(const rlk_tenure *tenure, int64_t ttl_us)
     return left < ttl_us ? left : ttl_us;
 }
 
-/* FNV-1a over the name and the owner, which stand one behind the other with a NUL in between. */
-static size_t hash(const rlk_tenure *tenure)
+/* FNV-1a. Owners of the same name are in one chain: mostly there is but one. */
+static size_t hash(const char *name, size_t length)
 {
-    const unsigned char *byte = (const unsigned char *)tenure->name;
-    size_t n = tenure->name_length + 1 + strlen(tenure->owner);
+    const unsigned char *byte = (const unsigned char *)name;
     uint64_t value = UINT64_C(14695981039346656037);
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < length; i++)
         value = (value ^ byte[i]) * UINT64_C(1099511628211);
     return (size_t)(value ^ value >> 32);
 }
@@ -90,7 +89,7 @@ static int same_key(const rlk_tenure *a, const rlk_tenure *b)
 /* The pointer that points to the tenure with this key, or to the end of its chain. */
 static rlk_tenure **find(const rlk_tenures *tenures, const rlk_tenure *key)
 {
-    rlk_tenure **at = &tenures->slots[hash(key) % tenures->slot_count];
+    rlk_tenure **at = &tenures->slots[hash(key->name, key->name_length) % tenures->slot_count];
 
     while (*at != NULL && !same_key(*at, key))
         at = &(*at)->next;
@@ -102,6 +101,17 @@ int rlk_tenures_has(const rlk_tenures *tenures, const rlk_tenure *like)
     rlk_tenure *found = tenures->slot_count == 0 ? NULL : *find(tenures, like);
 
     return found != NULL && !rlk_tenure_is_lost(found);
+}
+
+rlk_tenure *rlk_tenures_of_name(const rlk_tenures *tenures, const char *name, size_t length)
+{
+    rlk_tenure *at =
+        tenures->slot_count == 0 ? NULL : tenures->slots[hash(name, length) % tenures->slot_count];
+
+    while (at != NULL && (at->name_length != length || memcmp(at->name, name, length) != 0 ||
+                          rlk_tenure_is_lost(at)))
+        at = at->next;
+    return at;
 }
 
 int rlk_tenures_reserve(rlk_tenures *tenures, size_t n)
@@ -120,7 +130,7 @@ int rlk_tenures_reserve(rlk_tenures *tenures, size_t n)
     larger.count = tenures->count;
     for (size_t i = 0; i < tenures->slot_count; i++) {
         for (rlk_tenure *next, *t = tenures->slots[i]; t != NULL; t = next) {
-            rlk_tenure **at = &larger.slots[hash(t) % wanted];
+            rlk_tenure **at = &larger.slots[hash(t->name, t->name_length) % wanted];
 
             next = t->next;
             t->next = *at;

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "core.h"
-#include "random.h"
 
 enum { MOST_VAIN = 3 }; /* rows that were made and not found: reaped at once */
 
@@ -47,7 +46,7 @@ static int prepare_ops(rlk_tx_call *call, const char *const *names, rowlock_erro
         op->name_length = sorted[i].length;
         op->owner = owner;
         op->note = "";
-        rlk_random(op->attempt, sizeof op->attempt);
+        rlk_new_attempt(op->attempt, call->client);
     }
     free(sorted);
     return ROWLOCK_OK;

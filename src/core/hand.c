@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From thread to thread: who releases a lock that others of its process wait for gives it to the
+ * front of their line, in the same request. That is one round trip for a change of hands, where a
+ * release, a ticket and a turn are three.
+ *
+ * The driver's slot `exchange` decides, as for any release and any acquire without a ticket: if
+ * others wait in the database they come first. And a hold that lasts is waited for there, too, so
+ * that everybody can see who waits, and when he came. */
+#include <string.h>
+
+#include "core.h"
+
+/* For how long the front one waits without a ticket. */
+#define OPEN_US INT64_C(20000)
+
+/* After others were found to wait in the database: for how long nobody tries to go before them. */
+#define CROWD_US INT64_C(1000000)
+
+/* How often a waiter looks that has no descriptor to be woken by. */
+#define DEAF_PAUSE_US INT64_C(1000)
+
+/* ---- who waits ---- */
+
+static int is_crowd(const rlk_lines *lines, const rowlock_op *op)
+{
+    return lines->crowd_length == op->name_length && rlk_clock_us() < lines->crowd_until_us &&
+           memcmp(lines->crowd, op->name, op->name_length) == 0;
+}
+
+/* Under the mutex: until when a thread of this client may give it on; 0: none has it. */
+static int64_t held_here_until(rowlock_client *client, const rowlock_op *op)
+{
+    rlk_tenure *tenure = rlk_tenures_of_name(&client->tenures, op->name, op->name_length);
+
+    if (client->driver.exchange == NULL || tenure == NULL ||
+        strcmp(tenure->owner, op->owner) == 0 || is_crowd(&client->lines, op))
+        return 0;
+    return atomic_load(&tenure->deadline_us);
+}
+
+int rlk_hand_exists(rowlock_client *client, const rowlock_op *op)
+{
+    int exists;
+
+    pthread_mutex_lock(&client->mutex);
+    exists = held_here_until(client, op) > 0;
+    pthread_mutex_unlock(&client->mutex);
+    return exists;
+}
+
+/* What has become of it, and for how long to wait on; *until_us of 0: no longer. */
+static rlk_hand look(rlk_waiter *waiter, int64_t opened_us, int64_t *until_us)
+{
+    int64_t end = opened_us + OPEN_US;
+    rlk_hand hand;
+
+    pthread_mutex_lock(&waiter->client->mutex);
+    *until_us = held_here_until(waiter->client, &waiter->ops[0]);
+    if (*until_us > end)
+        *until_us = rlk_clock_us() < end ? end : 0;
+    if (waiter->hand == RLK_HAND_OPEN && *until_us == 0)
+        waiter->hand = RLK_HAND_CLOSED;
+    hand = waiter->hand;
+    pthread_mutex_unlock(&waiter->client->mutex);
+    return hand;
+}
+
+/* It does not want to wait any more: what it has now is for good. */
+static rlk_hand withdraw(rlk_waiter *waiter)
+{
+    rlk_hand hand;
+
+    pthread_mutex_lock(&waiter->client->mutex);
+    if (waiter->hand == RLK_HAND_OPEN)
+        waiter->hand = RLK_HAND_CLOSED;
+    hand = waiter->hand;
+    pthread_mutex_unlock(&waiter->client->mutex);
+    return hand;
+}
+
+static int64_t soon_if_deaf(const rlk_waiter *waiter, int64_t until_us)
+{
+    int64_t soon = rlk_clock_us() + DEAF_PAUSE_US;
+
+    return waiter->ring_fd >= 0 || until_us < soon ? until_us : soon;
+}
+
+int rlk_hand_wait(rlk_waiter *waiter, const rlk_wait *wait, int *had, rowlock_error *err)
+{
+    int64_t opened = rlk_clock_us(), until;
+    int rc = ROWLOCK_OK;
+    rlk_hand hand;
+
+    while ((hand = look(waiter, opened, &until)) == RLK_HAND_OPEN && rc == ROWLOCK_OK) {
+        rc = rlk_wait_until(wait, soon_if_deaf(waiter, until), waiter->ring_fd, err);
+        rlk_unring(waiter);
+    }
+    /* A request that is under way is waited for, whatever the wait says: it may have been had. */
+    while ((hand = withdraw(waiter)) == RLK_HAND_UNDER_WAY) {
+        rlk_sleep_until(soon_if_deaf(waiter, RLK_NEVER), &waiter->ring_fd,
+                        waiter->ring_fd >= 0 ? 1 : 0);
+        rlk_unring(waiter);
+    }
+    *had = hand == RLK_HAND_HAD;
+    return *had ? rlk_ok(err) : rc;
+}
+
+/* ---- who releases ---- */
+
+typedef struct pair {
+    rowlock_op *release, acquire;
+} pair;
+
+static int do_exchange(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
+                       rowlock_error *err)
+{
+    pair *p = arg;
+
+    return client->driver.exchange(conn, p->release, 1, &p->acquire, 1, timeout_ms, err);
+}
+
+rlk_waiter *rlk_hand_next(rowlock_client *client, const rlk_tenure *tenure)
+{
+    rlk_waiter *front;
+
+    if (client->driver.exchange == NULL || tenure->handles > 0 || tenure->is_guarded)
+        return NULL;
+    front = rlk_line_front(client, tenure->name, tenure->name_length);
+    if (front == NULL || front->hand != RLK_HAND_OPEN ||
+        strcmp(front->ops[0].owner, tenure->owner) == 0)
+        return NULL;
+    front->hand = RLK_HAND_UNDER_WAY;
+    return front;
+}
+
+/* The answer; if it is not yes, the front one finds out by itself, with the same attempt. It may be
+ * gone as soon as the mutex is free. */
+static void tell_next(rowlock_client *client, rlk_waiter *next, const rowlock_op *acquire, int rc,
+                      const rlk_sent *sent)
+{
+    rlk_lines *lines = &client->lines;
+    int is_had = rc == ROWLOCK_OK && acquire->status == ROWLOCK_OK;
+
+    pthread_mutex_lock(&client->mutex);
+    if (is_had) {
+        next->ops[0] = *acquire;
+        next->handed = *sent;
+    } else if (rc == ROWLOCK_OK) {
+        memcpy(lines->crowd, acquire->name, acquire->name_length);
+        lines->crowd_length = acquire->name_length;
+        lines->crowd_until_us = rlk_clock_us() + CROWD_US;
+    }
+    next->hand = is_had ? RLK_HAND_HAD : RLK_HAND_CLOSED;
+    rlk_ring(next);
+    pthread_mutex_unlock(&client->mutex);
+}
+
+/* On the connection that has the bell, if there is one: it goes with the hold. */
+static int exchange_on_bell(rowlock_client *client, rlk_tenure *tenure, rlk_conn *conn, pair *p,
+                            rlk_sent *sent)
+{
+    int rc;
+
+    p->release->ticket = tenure->ticket;
+    *sent = (rlk_sent){.at_us = rlk_clock_us()};
+    rc = do_exchange(client, conn->state, rlk_call_timeout_ms(client), p, NULL);
+    p->release->ticket = 0;
+    if (rc == ROWLOCK_OK && p->release->status == ROWLOCK_OK)
+        rlk_pool_return(client, RLK_USE_WAIT, conn);
+    else
+        rlk_pool_lose(client, RLK_USE_WAIT, conn); /* which rings, too */
+    return rc;
+}
+
+int rlk_hand_over(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *next, rowlock_op *op,
+                  int *repeated)
+{
+    pair p = {op, next->ops[0]};
+    rlk_conn *bell;
+    rowlock_error err;
+    rlk_sent sent;
+    int rc, again;
+
+    pthread_mutex_lock(&client->mutex);
+    bell = tenure->bell;
+    tenure->bell = NULL;
+    pthread_mutex_unlock(&client->mutex);
+    if (bell != NULL)
+        rc = exchange_on_bell(client, tenure, bell, &p, &sent);
+    else
+        rc = rlk_call_first(client, rlk_clock_us() + client->call_timeout_us, do_exchange, &p,
+                            &sent, &again, &err);
+    tell_next(client, next, &p.acquire, rc, &sent);
+    *repeated = rc == ROWLOCK_EUNKNOWN;
+    return rc == ROWLOCK_OK && op->status == ROWLOCK_OK;
+}
