@@ -12,6 +12,7 @@
 #include "my.h"
 
 enum { STATS_EVERY_MS = 100 }; /* rowlock_stats() looks at all that is held */
+enum { SPIN_US = 300 };        /* of those that spin */
 enum { HOLDS = 2 };            /* of one session at a time: a lock and its re-entry */
 
 /* Of all threads of a process. */
@@ -60,6 +61,7 @@ static int open_client(rowlock_client **out, const bench_rival *rival, rowlock_o
     address_of(address, sizeof address, rival);
     options->prefix = rival->table;
     options->durability = rival->is_relaxed ? ROWLOCK_RELAXED : ROWLOCK_DURABLE;
+    options->spin_us = rival->is_spinning ? SPIN_US : 0;
     if (rowlock_open(out, driver_of(rival), address, options, &err) != ROWLOCK_OK)
         return failed(&err);
     return BENCH_OK;
@@ -247,6 +249,15 @@ const bench_rival bench_rowlock_relaxed = {
     .loads = BENCH_WAITING | IN(LOAD_REENTRY) | IN(LOAD_RENEW),
     .detail = &postgresql,
     .is_relaxed = 1,
+    ROWLOCK_SLOTS,
+};
+const bench_rival bench_rowlock_spinning = {
+    .name = "rowlock spinning",
+    .server = "POSTGRESQL",
+    .floor = "floor postgresql",
+    .loads = IN(LOAD_CYCLE),
+    .detail = &postgresql,
+    .is_spinning = 1,
     ROWLOCK_SLOTS,
 };
 const bench_rival bench_rowlock_mariadb = {

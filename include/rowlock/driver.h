@@ -86,6 +86,7 @@ typedef struct rowlock_config {
     int may_create;      /* nonzero: a database that is a file is made if it is not there */
     int is_relaxed;      /* nonzero: acquire, renew and turn need not be durable, if that is faster;
                           * transactions stay as they are */
+    uint32_t spin_us;    /* for so long an answer may be looked for without sleeping */
 } rowlock_config;
 
 typedef struct rowlock_list_query {

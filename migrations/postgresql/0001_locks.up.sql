@@ -2,7 +2,8 @@
 --
 -- name is the only index, and rows are updated in place: with room on each page (fillfactor) an
 -- update stays on its page and touches no index at all (a heap-only update). An index on
--- expire_time would end that. Times are microseconds since 1970 by this server's clock.
+-- expire_time would end that. Times are microseconds since 1970 by this server's clock. Names have 1 to
+-- 255 bytes; a CHECK of that would be read anew, as text, by every statement that writes here.
 CREATE TABLE rowlock_locks (
     name         bytea   NOT NULL PRIMARY KEY,
     owner        text    COLLATE "C" NOT NULL,

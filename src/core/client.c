@@ -137,6 +137,9 @@ static int check_options(const rowlock_driver *driver, rowlock_options *options,
         (options->durability < ROWLOCK_DURABLE || options->durability > ROWLOCK_RELAXED))
         rc =
             rlk_fail(err, ROWLOCK_EINVAL, "durability %d does not exist", (int)options->durability);
+    if (rc == ROWLOCK_OK && options->spin_us > ROWLOCK_SPIN_MAX_US)
+        rc = rlk_fail(err, ROWLOCK_EINVAL, "spin_us of %lu is too long: give %d or less",
+                      (unsigned long)options->spin_us, ROWLOCK_SPIN_MAX_US);
     return rc;
 }
 
@@ -166,6 +169,7 @@ static int create(rowlock_client **out, const rowlock_driver *driver, const char
     client->connect_timeout_us = options->connect_timeout_ms * 1000;
     client->ticket_us = options->ticket_ms * 1000;
     client->is_relaxed = options->durability == ROWLOCK_RELAXED;
+    client->spin_us = options->spin_us;
     client->max_connections[RLK_USE_CALL] = options->max_connections;
     client->max_connections[RLK_USE_TX] = options->max_connections;
     client->max_connections[RLK_USE_WAIT] = options->max_wait_connections;

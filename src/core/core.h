@@ -233,6 +233,7 @@ struct rowlock_client {
     uint32_t max_connections[RLK_USES];
     int may_create; /* the database itself, while the client is being opened */
     int is_relaxed;
+    uint32_t spin_us;
     int close_fd; /* readable once the client is closed */
     atomic_int closed;
     int settling; /* close is alone with it, and its own retries are not to be cut short */

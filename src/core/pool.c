@@ -27,7 +27,8 @@ static int connect_new(rlk_conn **out, rowlock_client *client, int64_t deadline_
                                    .prefix = client->prefix,
                                    .schema = client->schema,
                                    .may_create = client->may_create,
-                                   .is_relaxed = client->is_relaxed};
+                                   .is_relaxed = client->is_relaxed,
+                                   .spin_us = client->spin_us};
     rlk_conn *conn = calloc(1, sizeof *conn + client->driver.conn_size);
     int rc;
 

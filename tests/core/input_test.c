@@ -100,8 +100,11 @@ static void test_open(void **state)
     static const char *const bad_schemas[] = {"", "1a", "a;b", "a\"b", "a'b", "a b", "a`b", "a.b"};
     rowlock_client *client = NULL;
     rowlock_driver small = *fake_driver(), hollow = *fake_driver();
+    rowlock_options spinning = ROWLOCK_OPTIONS_INIT;
 
     (void)state;
+    spinning.spin_us = ROWLOCK_SPIN_MAX_US + 1;
+    assert_refused(EINVAL, rowlock_open(&client, fake_driver(), "fake", &spinning, &err));
     assert_refused(EINVAL, rowlock_open(NULL, fake_driver(), "fake", NULL, &err));
     assert_refused(EINVAL, rowlock_open(&client, NULL, "fake", NULL, &err));
     assert_refused(EINVAL, rowlock_open(&client, fake_driver(), NULL, NULL, &err));

@@ -104,8 +104,9 @@ enum { PG_CHANNEL_SIZE = 25 };
 /* Not pg_conn: that is libpq's own tag of PGconn. */
 typedef struct pg_link {
     PGconn *pg;
-    int is_pooled;  /* a pooler stands in between: no session state, no named statements */
-    int is_relaxed; /* commits are not waited for */
+    int is_pooled;    /* a pooler stands in between: no session state, no named statements */
+    int is_relaxed;   /* commits are not waited for */
+    uint32_t spin_us; /* see rowlock_config */
     char prefix[32], schema[64];
     rlk_text sql[PG_STATEMENT_COUNT]; /* with the user's prefix and schema, made when first used */
     uint8_t is_prepared[PG_STATEMENT_COUNT];
