@@ -140,7 +140,8 @@ typedef struct rlk_waiter {
     int is_polled; /* the database does not wake it: ask */
     int is_gone;   /* its ticket was not found */
     rlk_hand hand;
-    rlk_sent handed; /* when, if it was had */
+    rlk_sent handed;     /* when, if it was had */
+    int is_hand_unknown; /* it may have been: the answer was lost */
 } rlk_waiter;
 
 /* In a request that has both, releases come before acquires. */
@@ -171,12 +172,10 @@ typedef struct rlk_lines {
     rlk_waiter *fronts[RLK_LINE_BUCKETS];
     rlk_waiter *tickets;
     uint32_t waiting;
-    char hot[ROWLOCK_NAME_MAX];   /* the name that was waited for last, in the database */
-    size_t hot_length;            /* 0: none */
-    char crowd[ROWLOCK_NAME_MAX]; /* the name that others waited for when it was last handed over */
-    size_t crowd_length;
-    int64_t crowd_until_us; /* believed until then */
-    int64_t beat_at_us;     /* the tickets are kept alive next */
+    char hot[ROWLOCK_NAME_MAX]; /* the name that was waited for last, in the database */
+    size_t hot_length;          /* 0: none */
+    int64_t crowd_until_us[RLK_LINE_BUCKETS]; /* others wait in the database, as was seen lately */
+    int64_t beat_at_us;                       /* the tickets are kept alive next */
     int64_t poll_at_us, poll_pause_us;
 } rlk_lines;
 
@@ -487,15 +486,17 @@ void rlk_line_join(rlk_waiter *waiter);
 int rlk_line_wait(rlk_waiter *waiter, const rlk_wait *wait, rowlock_error *err);
 void rlk_line_leave(rlk_waiter *waiter);
 
-/* The front of the line of this name, or NULL. Under the mutex. */
+/* The front of the line of this name, or NULL. Under the mutex. And where names are sorted into. */
 rlk_waiter *rlk_line_front(rowlock_client *client, const char *name, size_t length);
+size_t rlk_line_bucket(const char *name, size_t length);
 
 /* Does a thread of this client hold what this op wants, and may give it on? */
 int rlk_hand_exists(rowlock_client *client, const rowlock_op *op);
 
 /* The front one waits, for a while, to be given the lock by the thread of this client that holds
- * it. OK: *had, or the database has to be asked; else as rlk_wait_next(), and not had. */
-int rlk_hand_wait(rlk_waiter *waiter, const rlk_wait *wait, int *had, rowlock_error *err);
+ * it. OK: *had, or the database has to be asked; else as rlk_wait_next(), and not had. `rc`: what
+ * the wait for the front came to; whoever ends it is to be given nothing from here on, either. */
+int rlk_hand_wait(rlk_waiter *waiter, const rlk_wait *wait, int rc, int *had, rowlock_error *err);
 
 /* Who is to have the lock of a tenure that is about to be released; or NULL. Under the mutex, with
  * the tenure out of the table; rlk_hand_over() must follow. */

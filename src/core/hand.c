@@ -22,10 +22,10 @@
 
 /* ---- who waits ---- */
 
-static int is_crowd(const rlk_lines *lines, const rowlock_op *op)
+/* Names that are sorted into the same place have this in common: that costs time, no more. */
+static int64_t *crowd_until(rowlock_client *client, const rowlock_op *op)
 {
-    return lines->crowd_length == op->name_length && rlk_clock_us() < lines->crowd_until_us &&
-           memcmp(lines->crowd, op->name, op->name_length) == 0;
+    return &client->lines.crowd_until_us[rlk_line_bucket(op->name, op->name_length)];
 }
 
 /* Under the mutex: until when a thread of this client may give it on; 0: none has it. */
@@ -34,7 +34,7 @@ static int64_t held_here_until(rowlock_client *client, const rowlock_op *op)
     rlk_tenure *tenure = rlk_tenures_of_name(&client->tenures, op->name, op->name_length);
 
     if (client->driver.exchange == NULL || tenure == NULL ||
-        strcmp(tenure->owner, op->owner) == 0 || is_crowd(&client->lines, op))
+        strcmp(tenure->owner, op->owner) == 0 || rlk_clock_us() < *crowd_until(client, op))
         return 0;
     return atomic_load(&tenure->deadline_us);
 }
@@ -86,10 +86,9 @@ static int64_t soon_if_deaf(const rlk_waiter *waiter, int64_t until_us)
     return waiter->ring_fd >= 0 || until_us < soon ? until_us : soon;
 }
 
-int rlk_hand_wait(rlk_waiter *waiter, const rlk_wait *wait, int *had, rowlock_error *err)
+int rlk_hand_wait(rlk_waiter *waiter, const rlk_wait *wait, int rc, int *had, rowlock_error *err)
 {
     int64_t opened = rlk_clock_us(), until;
-    int rc = ROWLOCK_OK;
     rlk_hand hand;
 
     while ((hand = look(waiter, opened, &until)) == RLK_HAND_OPEN && rc == ROWLOCK_OK) {
@@ -135,22 +134,22 @@ rlk_waiter *rlk_hand_next(rowlock_client *client, const rlk_tenure *tenure)
 }
 
 /* The answer; if it is not yes, the front one finds out by itself, with the same attempt. It may be
- * gone as soon as the mutex is free. */
-static void tell_next(rowlock_client *client, rlk_waiter *next, const rowlock_op *acquire, int rc,
+ * gone as soon as the mutex is free. Released and yet not had: others want it, too. */
+static void tell_next(rowlock_client *client, rlk_waiter *next, const pair *p, int rc,
                       const rlk_sent *sent)
 {
-    rlk_lines *lines = &client->lines;
-    int is_had = rc == ROWLOCK_OK && acquire->status == ROWLOCK_OK;
+    int is_had = rc == ROWLOCK_OK && p->acquire.status == ROWLOCK_OK;
+    int is_free =
+        rc == ROWLOCK_OK && p->release->status == ROWLOCK_OK && p->release->hold_count == 0;
 
     pthread_mutex_lock(&client->mutex);
     if (is_had) {
-        next->ops[0] = *acquire;
+        next->ops[0] = p->acquire;
         next->handed = *sent;
-    } else if (rc == ROWLOCK_OK) {
-        memcpy(lines->crowd, acquire->name, acquire->name_length);
-        lines->crowd_length = acquire->name_length;
-        lines->crowd_until_us = rlk_clock_us() + CROWD_US;
+    } else if (is_free) {
+        *crowd_until(client, &p->acquire) = rlk_clock_us() + CROWD_US;
     }
+    next->is_hand_unknown = rc == ROWLOCK_EUNKNOWN;
     next->hand = is_had ? RLK_HAND_HAD : RLK_HAND_CLOSED;
     rlk_ring(next);
     pthread_mutex_unlock(&client->mutex);
@@ -191,7 +190,7 @@ int rlk_hand_over(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *next, 
     else
         rc = rlk_call_first(client, rlk_clock_us() + client->call_timeout_us, do_exchange, &p,
                             &sent, &again, &err);
-    tell_next(client, next, &p.acquire, rc, &sent);
+    tell_next(client, next, &p, rc, &sent);
     *repeated = rc == ROWLOCK_EUNKNOWN;
     return rc == ROWLOCK_OK && op->status == ROWLOCK_OK;
 }

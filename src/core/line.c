@@ -11,19 +11,19 @@
 /* How often a waiter looks that has no descriptor to be woken by. */
 #define DEAF_PAUSE_US INT64_C(20000)
 
-static rlk_waiter **bucket_of(rowlock_client *client, const char *name, size_t length)
+size_t rlk_line_bucket(const char *name, size_t length)
 {
     uint32_t hash = UINT32_C(2166136261);
 
     for (size_t i = 0; i < length; i++)
         hash = (hash ^ (unsigned char)name[i]) * UINT32_C(16777619);
-    return &client->lines.fronts[hash % RLK_LINE_BUCKETS];
+    return hash % RLK_LINE_BUCKETS;
 }
 
 /* Under the mutex: where the front of this name is, or would be. */
 static rlk_waiter **find(rowlock_client *client, const char *name, size_t length)
 {
-    rlk_waiter **place = bucket_of(client, name, length);
+    rlk_waiter **place = &client->lines.fronts[rlk_line_bucket(name, length)];
 
     while (*place != NULL && ((*place)->ops[0].name_length != length ||
                               memcmp((*place)->ops[0].name, name, length) != 0))

@@ -299,8 +299,8 @@ static int release_on_bell(rowlock_client *client, rlk_tenure *tenure, rowlock_o
     return 0;
 }
 
-/* Gives one hold of a tenure that is not lost back to the database, or on to the next. */
-static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *next,
+/* Gives one hold of a tenure that is not lost on to the next (*handed), or back to the database. */
+static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *next, int *handed,
                      rowlock_error *err)
 {
     rowlock_op op;
@@ -311,8 +311,8 @@ static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *nex
     rlk_op_of(&op, client, tenure);
     alone = tenure->is_guarded;
     pthread_mutex_unlock(&client->mutex);
-    if (!(next != NULL && rlk_hand_over(client, tenure, next, &op, &repeated)) &&
-        !release_on_bell(client, tenure, &op, &repeated))
+    *handed = next != NULL && rlk_hand_over(client, tenure, next, &op, &repeated);
+    if (!*handed && !release_on_bell(client, tenure, &op, &repeated))
         rc = repeated ? rlk_send_release(client, &op, 1, client->call_timeout_us, &sent, err)
                       : send_hold(client, &op, alone, client->call_timeout_us, &sent, err);
     sent.repeated |= repeated;
@@ -369,7 +369,7 @@ static int release(rowlock_client *client, rowlock_lock *lock, rowlock_error *er
     rlk_tenure *tenure = lock->tenure;
     rlk_waiter *next = NULL;
     int64_t held_us;
-    int rc, is_lost = rlk_tenure_is_lost(tenure);
+    int rc, handed = 0, is_lost = rlk_tenure_is_lost(tenure);
 
     pthread_mutex_lock(&client->mutex);
     rlk_tenures_detach(&client->tenures, tenure);
@@ -381,11 +381,11 @@ static int release(rowlock_client *client, rowlock_lock *lock, rowlock_error *er
         rlk_bell_drop(client, tenure);
         rc = rlk_lost(err);
     } else {
-        rc = give_back(client, tenure, next, err);
+        rc = give_back(client, tenure, next, &handed, err);
     }
     held_us = rlk_clock_us() - tenure->acquired_us;
     if (rc == ROWLOCK_OK) {
-        if (next == NULL) /* else it was told */
+        if (!handed) /* else it was told */
             rlk_line_ring(client, tenure->name, tenure->name_length);
         rlk_count(&client->counters.released, 1);
         rlk_count_time(client->counters.hold_buckets, held_us);

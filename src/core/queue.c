@@ -51,14 +51,22 @@ static int do_enqueue(rowlock_client *client, void *conn, uint32_t timeout_ms, v
                                   timeout_ms, err);
 }
 
-static int do_try(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
-                  rowlock_error *err)
+static int do_acquire(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
+                      rowlock_error *err)
 {
     const queue *q = arg;
 
+    return client->driver.acquire(conn, q->ops, q->n, 1, timeout_ms, err);
+}
+
+static int do_try(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
+                  rowlock_error *err)
+{
+    queue *q = arg;
+
     if (q->n == 1)
         return client->driver.turn(conn, q->ops, 0, NULL, 0, timeout_ms, err);
-    return client->driver.acquire(conn, q->ops, q->n, 1, timeout_ms, err);
+    return do_acquire(client, conn, timeout_ms, arg, err);
 }
 
 static int do_leave(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
@@ -291,16 +299,37 @@ static int step(queue *q, rowlock_error *err)
                : rc;
 }
 
-static int run(queue *q, rowlock_error *err)
+/* It may have been given the lock, and the answer was lost: the same attempt tells. `ended`: what
+ * the wait has come to, if it was not. */
+static int ask_for_given(queue *q, int ended, rowlock_error *err)
 {
-    int rc = ROWLOCK_OK;
+    rowlock_error local;
+    int rc = rlk_call(q->client, q->client->call_timeout_us, do_acquire, q, &q->sent, &local);
 
-    if (q->n == 1)
-        rc = rlk_line_wait(&q->waiter, q->wait, err);
-    if (rc == ROWLOCK_OK && q->n == 1)
-        rc = rlk_hand_wait(&q->waiter, q->wait, &q->is_granted, err);
+    q->is_granted = rc == ROWLOCK_OK && rlk_obstacle(q->ops, q->n) == NULL;
+    if (q->is_granted)
+        return rlk_ok(err);
+    if (ended == ROWLOCK_OK && rc != ROWLOCK_OK)
+        *err = local;
+    return ended == ROWLOCK_OK ? rc : ended;
+}
+
+static int wait_in_line(queue *q, rowlock_error *err)
+{
+    int rc = rlk_line_wait(&q->waiter, q->wait, err);
+
+    rc = rlk_hand_wait(&q->waiter, q->wait, rc, &q->is_granted, err);
     if (q->is_granted)
         q->sent = q->waiter.handed;
+    else if (q->waiter.is_hand_unknown)
+        rc = ask_for_given(q, rc, err);
+    return rc;
+}
+
+static int run(queue *q, rowlock_error *err)
+{
+    int rc = q->n == 1 ? wait_in_line(q, err) : ROWLOCK_OK;
+
     if (rc == ROWLOCK_OK && !q->is_granted)
         rc = rlk_watch_start(q->client, err);
     if (rc == ROWLOCK_OK && !q->is_granted)

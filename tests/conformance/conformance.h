@@ -76,6 +76,7 @@ extern const struct suite native_input_suite;
 extern const struct suite queue_order_suite, queue_turn_suite, queue_bell_suite, queue_steps_suite;
 extern const struct suite queue_look_suite, queue_list_suite;
 extern const struct suite exchange_suite, exchange_twin_suite, exchange_beside_suite;
+extern const struct suite exchange_hand_suite;
 
 /* ---- fixture --------------------------------------------------------------------------------- */
 

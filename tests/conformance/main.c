@@ -9,17 +9,17 @@
 #include "conformance.h"
 
 static const struct suite *const suites[] = {
-    &open_suite,        &schema_suite,        &acquire_suite,        &release_suite,
-    &renew_suite,       &force_suite,         &reap_suite,           &list_suite,
-    &batch_suite,       &text_suite,          &locked_suite,         &steps_suite,
-    &diagnose_suite,    &queue_order_suite,   &queue_turn_suite,     &queue_bell_suite,
-    &queue_steps_suite, &queue_look_suite,    &queue_list_suite,     &api_client_suite,
-    &api_acquire_suite, &api_wait_suite,      &api_many_suite,       &api_hold_suite,
-    &api_look_suite,    &api_tables_suite,    &api_arguments_suite,  &tx_prepare_suite,
-    &tx_lock_suite,     &tx_guard_suite,      &api_tx_suite,         &api_tx_input_suite,
-    &api_tx_wait_suite, &api_modes_suite,     &api_native_suite,     &api_native_wait_suite,
-    &api_guard_suite,   &native_input_suite,  &api_combine_suite,    &after_free_suite,
-    &exchange_suite,    &exchange_twin_suite, &exchange_beside_suite};
+    &open_suite,        &schema_suite,        &acquire_suite,       &release_suite,
+    &renew_suite,       &force_suite,         &reap_suite,          &list_suite,
+    &batch_suite,       &text_suite,          &locked_suite,        &steps_suite,
+    &diagnose_suite,    &queue_order_suite,   &queue_turn_suite,    &queue_bell_suite,
+    &queue_steps_suite, &queue_look_suite,    &queue_list_suite,    &api_client_suite,
+    &api_acquire_suite, &api_wait_suite,      &api_many_suite,      &api_hold_suite,
+    &api_look_suite,    &api_tables_suite,    &api_arguments_suite, &tx_prepare_suite,
+    &tx_lock_suite,     &tx_guard_suite,      &api_tx_suite,        &api_tx_input_suite,
+    &api_tx_wait_suite, &api_modes_suite,     &api_native_suite,    &api_native_wait_suite,
+    &api_guard_suite,   &native_input_suite,  &api_combine_suite,   &after_free_suite,
+    &exchange_suite,    &exchange_twin_suite, &exchange_hand_suite, &exchange_beside_suite};
 
 /* Runs those cases of the suite that the backend's capabilities allow; the number that failed. */
 static int run_suite(const struct suite *suite, struct fixture *f, size_t *ran)

@@ -63,49 +63,29 @@ static int after_half(my_conn *conn, rowlock_op *ops, size_t n, int status, rowl
 }
 
 /* Is it one lock that goes from hand to hand? */
-static int is_one(const rowlock_op *releases, size_t n, const rowlock_op *acquires, size_t m)
+static int is_one(const my_conn *conn, const rowlock_op *releases, size_t n,
+                  const rowlock_op *acquires, size_t m)
 {
     return n == 1 && m == 1 && releases->name_length == acquires->name_length &&
-           memcmp(releases->name, acquires->name, acquires->name_length) == 0;
-}
-
-static int exchange_short(my_conn *conn, rowlock_op *releases, size_t n, rowlock_op *acquires,
-                          size_t m, int64_t deadline, rowlock_error *err)
-{
-    if (is_one(releases, n, acquires, m))
-        return my_hand_over(conn, releases, acquires, deadline, err);
-    return my_is_maria(conn) ? exchange_by_one(conn, releases, n, acquires, m, deadline, err)
-                             : exchange_by_two(conn, releases, n, acquires, m, deadline, err);
+           memcmp(releases->name, acquires->name, acquires->name_length) == 0 &&
+           my_is_many(conn, 1) && acquires->ticket == 0;
 }
 
 /* The bell of a release rings after the COMMIT, which is the usual way's. */
 static int is_short(const my_conn *conn, const rowlock_op *releases, size_t n,
                     const rowlock_op *acquires, size_t m)
 {
-    if (!my_is_many(conn, n + m) || my_has_ticket(acquires, m))
-        return 0;
-    return is_one(releases, n, acquires, m) ||
-           (conn->guess == MY_GUESS_FREE && !my_rings(conn, releases, n));
+    return conn->guess == MY_GUESS_FREE && my_is_many(conn, n + m) && !my_has_ticket(acquires, m) &&
+           !my_rings(conn, releases, n);
 }
 
-int my_exchange(void *handle, rowlock_op *releases, size_t n, rowlock_op *acquires, size_t m,
-                uint32_t timeout_ms, rowlock_error *err)
+/* One half after the other, for what has no answer yet. */
+static int exchange_rest(my_conn *conn, rowlock_op *releases, size_t n, rowlock_op *acquires,
+                         size_t m, int begins_short, int64_t deadline, rowlock_error *err)
 {
-    my_conn *conn = handle;
-    int64_t deadline = my_deadline(timeout_ms);
-    int begins_short = is_short(conn, releases, n, acquires, m), status = ROWLOCK_OK;
-    rowlock_error local;
+    int status = begins_short ? my_release_rest(conn, releases, n, 1, NULL, deadline, err)
+                              : my_release_now(conn, releases, n, deadline, err);
 
-    err = err == NULL ? &local : err;
-    my_start_call(releases, n);
-    my_start_call(acquires, m);
-    rlk_ok(err);
-    if (begins_short)
-        status = exchange_short(conn, releases, n, acquires, m, deadline, err);
-    if (status != ROWLOCK_OK)
-        return status;
-    status = begins_short ? my_release_rest(conn, releases, n, 1, NULL, deadline, err)
-                          : my_release_now(conn, releases, n, deadline, err);
     if (status != ROWLOCK_OK && (begins_short || my_is_locked(status, err)))
         status = after_half(conn, releases, n, status, err);
     if (status != ROWLOCK_OK)
@@ -115,4 +95,30 @@ int my_exchange(void *handle, rowlock_op *releases, size_t n, rowlock_op *acquir
     if (status == ROWLOCK_OK)
         status = my_acquire_rest(conn, acquires, m, 0, deadline, err);
     return status == ROWLOCK_OK ? status : after_half(conn, acquires, m, status, err);
+}
+
+int my_exchange(void *handle, rowlock_op *releases, size_t n, rowlock_op *acquires, size_t m,
+                uint32_t timeout_ms, rowlock_error *err)
+{
+    my_conn *conn = handle;
+    int64_t deadline = my_deadline(timeout_ms);
+    int begins_short = 0, status = ROWLOCK_OK;
+    rowlock_error local;
+
+    err = err == NULL ? &local : err;
+    my_start_call(releases, n);
+    my_start_call(acquires, m);
+    rlk_ok(err);
+    if (is_one(conn, releases, n, acquires, m)) {
+        status = my_hand_over(conn, releases, acquires, deadline, err);
+        if (acquires->status == ROWLOCK_OK)
+            return status;
+    } else if (is_short(conn, releases, n, acquires, m)) {
+        begins_short = 1;
+        status = my_is_maria(conn) ? exchange_by_one(conn, releases, n, acquires, m, deadline, err)
+                                   : exchange_by_two(conn, releases, n, acquires, m, deadline, err);
+    }
+    if (status != ROWLOCK_OK)
+        return status;
+    return exchange_rest(conn, releases, n, acquires, m, begins_short, deadline, err);
 }
