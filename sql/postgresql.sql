@@ -485,9 +485,9 @@ UPDATE rowlock_locks AS l
         OR l.hold_count > 1
         OR $6::bigint > 0)
 RETURNING l.name, l.hold_count, NULL::uuid AS found,
-          CASE WHEN l.hold_count = 0 AND $6::bigint > 0
-               THEN pg_advisory_unlock($6::bigint) END AS rung,
-          set_config('synchronous_commit', 'off', true) AS mode
+          CASE WHEN set_config('synchronous_commit', 'off', true) = 'off'
+               THEN CASE WHEN l.hold_count = 0 AND $6::bigint > 0
+                         THEN pg_advisory_unlock($6::bigint) END END AS rung
 
 -- name: hand_over
 -- The last hold of a lock becomes another owner's first one, if nobody else waits for it: a release and an
@@ -802,7 +802,7 @@ SELECT CASE WHEN set_config('lock_timeout', $2::text, true) <> ''
 -- $7 the ticket whose bell was heard: if it is still in the queue, its connection has ended; 0: none
 -- $8 only look, since somebody keeps the row locked
 -- Verdict: 0 busy, 1 had, 2 the ticket is gone or past, 3 somebody was faster, once more, 4 busy, but the
--- bell that was heard is the holder's: its release is about to be committed, unless its connection ended.
+-- holder's bell has rung: its release is about to be committed, unless its connection ended.
 WITH early AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
 ), seen AS MATERIALIZED (
@@ -894,7 +894,7 @@ SELECT 1 AS verdict, h.fence, h.hold_count,
   FROM had AS h
  UNION ALL
 SELECT CASE WHEN NOT EXISTS (SELECT FROM mine) THEN 2
-            WHEN $7::bigint > 0 AND s.ticket = $7 AND s.expire_time > s.now AND a.ticket IS NULL
+            WHEN s.ticket > 0 AND s.expire_time > s.now AND a.ticket IS NULL AND h.ticket IS NULL
             THEN 4
             WHEN s.expire_time > s.now OR a.ticket > 0 OR $8::boolean THEN 0
             ELSE 3 END,

@@ -2,7 +2,10 @@
  *
  * A bell rings a moment before the commit of the release. Here that moment is long, or the commit
  * fails: a trigger sees to it when all of the release is done but the commit. Who was called too
- * early is served soon after the commit all the same, and nobody before his turn. */
+ * early, or comes just then, is served soon after the commit all the same, and nobody before his
+ * turn. */
+#include <pthread.h>
+
 #include "queue_scene.h"
 
 enum {
@@ -51,6 +54,78 @@ static void release_that_fails_after_its_bell(void **state)
     play(0);
 }
 
+/* ---- who comes just then ---- */
+
+struct waiting {
+    rowlock_client *client;
+    rowlock_lock *lock;
+    int status;
+};
+
+static void *wait_for_it(void *arg)
+{
+    struct waiting *w = arg;
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+
+    options.wait_ms = ALL_MS;
+    options.ttl_ms = 60000;
+    w->status = rowlock_acquire(&w->lock, w->client, "early", &options, NULL);
+    return NULL;
+}
+
+static void *give_it_back(void *arg)
+{
+    struct waiting *w = arg;
+
+    w->status = rowlock_release(&w->lock, NULL);
+    return NULL;
+}
+
+/* Holds the lock by a ticket, whose bell it has. */
+static void hold_by_ticket(struct waiting *w)
+{
+    rowlock_client *before = fault_open(fault.backend.address, NULL);
+    rowlock_lock *lock = fault_acquire(before, "early", 60000);
+    rowlock_counters counters = {.size = sizeof(counters)};
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, wait_for_it, w);
+    while (counters.queued == 0) {
+        process_sleep_ms(5);
+        rowlock_stats(&counters, w->client, NULL);
+    }
+    fault_release(&lock);
+    pthread_join(thread, NULL);
+    assert_int_equal(w->status, ROWLOCK_OK);
+    rowlock_close(&before);
+}
+
+/* When the bell has rung and the commit is held back: there is no bell to wait for, and nobody will
+ * be told. */
+static void who_comes_before_the_commit(void **state)
+{
+    struct waiting first = {.client = fault_open(fault.backend.address, NULL)};
+    struct waiting next = {.client = fault_open(fault.backend.address, NULL)};
+    int64_t since;
+    pthread_t thread;
+
+    (void)state;
+    hold_by_ticket(&first);
+    pthread_create(&thread, NULL, give_it_back, &first);
+    process_sleep_ms(BACK_MS / 4);
+    since = process_now_ms();
+    wait_for_it(&next);
+    since = process_now_ms() - since;
+    pthread_join(thread, NULL);
+    assert_int_equal(first.status, ROWLOCK_OK);
+    assert_int_equal(next.status, ROWLOCK_OK);
+    print_message("served after %lld ms\n", (long long)since);
+    assert_in_range(since, 0, SOON_MS);
+    fault_release(&next.lock);
+    rowlock_close(&next.client);
+    rowlock_close(&first.client);
+}
+
 static int run(const char *sql)
 {
     char out[64];
@@ -95,6 +170,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_setup_teardown(release_that_is_held_back, hold_back, teardown),
         cmocka_unit_test_setup_teardown(release_that_fails_after_its_bell, refuse, teardown),
+        cmocka_unit_test_setup_teardown(who_comes_before_the_commit, hold_back, teardown),
     };
     return FAULT_MAIN(argc, argv, 0, cases);
 }

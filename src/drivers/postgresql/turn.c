@@ -10,8 +10,9 @@
 /* How often a try that lost a race is made again before it is told so. */
 enum { ROUNDS = 8 };
 
-/* A bell rings a moment before the commit of the release. Who is even faster tries again, after
- * growing pauses, for so long in all. Longer than that is a holder whose connection has ended. */
+/* A bell rings a moment before the commit of the release. Who is even faster, or comes just then,
+ * tries again, after growing pauses, for so long in all. Longer than that is a holder whose
+ * connection has ended. */
 enum { FIRST_PAUSE_US = 50, PAUSES_US = 50000 };
 
 enum {
@@ -253,8 +254,12 @@ static int wait_to_be_told(pg_link *conn, rowlock_op *op, uint32_t wait_ms, cons
     int told, status;
 
     if (strcmp(conn->listens, conn->channel) != 0) {
-        /* What the try has found is told at once: how long it is worth waiting. */
+        /* What the try has found is told at once: how long it is worth waiting. Whose bell has rung
+         * tells nothing any more. */
+        conn->is_early = 0;
         status = begin_to_listen(conn, op, pg_deadline_in(timeout_ms), err);
+        if (status == ROWLOCK_OK && op->status == ROWLOCK_BUSY && conn->is_early)
+            status = await_commit(conn, op, fds, pg_deadline_in(timeout_ms), err);
         if (status == ROWLOCK_OK && op->before == 0 && conn->listens[0] == '\0')
             op->can_wait = 0;
         return status;
