@@ -97,22 +97,6 @@ static int is_one(const rowlock_op *releases, size_t n, const rowlock_op *acquir
            acquires->ticket == 0;
 }
 
-static void hand_over_params(pg_params *params, const rowlock_op *release,
-                             const rowlock_op *acquire, uint64_t bell)
-{
-    pg_start_with(params, acquire);
-    pg_param(params);
-    pg_put_bytes(params, release->owner, strlen(release->owner));
-    pg_param(params);
-    pg_put_i64(params, (int64_t)release->fence);
-    pg_param(params);
-    pg_put_bytes(params, release->attempt, sizeof release->attempt);
-    pg_param(params);
-    pg_put_bytes(params, release->seen, sizeof release->seen);
-    pg_param(params);
-    pg_put_i64(params, (int64_t)bell);
-}
-
 static int hand_over(pg_link *conn, rowlock_op *release, rowlock_op *acquire, size_t *free_rows,
                      int64_t deadline, rowlock_error *err)
 {
@@ -120,7 +104,8 @@ static int hand_over(pg_link *conn, rowlock_op *release, rowlock_op *acquire, si
     PGresult *result;
     int status;
 
-    hand_over_params(&conn->params, release, acquire, bell);
+    pg_start_with(&conn->params, acquire);
+    pg_add_release(&conn->params, release, bell);
     status = bell == 0 ? pg_call(conn, PG_HAND_OVER, &result, deadline, err)
                        : pg_call_and_ring(conn, PG_HAND_OVER, NULL, &result, deadline, err);
     if (status != ROWLOCK_OK)

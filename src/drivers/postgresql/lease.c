@@ -73,16 +73,7 @@ static pg_statement release_one_params(pg_params *params, const rowlock_op *op, 
     pg_params_clear(params);
     pg_param(params);
     pg_put_bytes(params, op->name, op->name_length);
-    pg_param(params);
-    pg_put_bytes(params, op->owner, strlen(op->owner));
-    pg_param(params);
-    pg_put_i64(params, (int64_t)op->fence);
-    pg_param(params);
-    pg_put_bytes(params, op->attempt, sizeof op->attempt);
-    pg_param(params);
-    pg_put_bytes(params, op->seen, sizeof op->seen);
-    pg_param(params);
-    pg_put_i64(params, (int64_t)bell);
+    pg_add_release(params, op, bell);
     return PG_RELEASE_ONE;
 }
 

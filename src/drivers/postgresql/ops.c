@@ -90,6 +90,20 @@ void pg_start_with(pg_params *params, const rowlock_op *op)
     pg_put_bytes(params, op->attempt, sizeof op->attempt);
 }
 
+void pg_add_release(pg_params *params, const rowlock_op *op, uint64_t bell)
+{
+    pg_param(params);
+    pg_put_bytes(params, op->owner, strlen(op->owner));
+    pg_param(params);
+    pg_put_i64(params, (int64_t)op->fence);
+    pg_param(params);
+    pg_put_bytes(params, op->attempt, sizeof op->attempt);
+    pg_param(params);
+    pg_put_bytes(params, op->seen, sizeof op->seen);
+    pg_param(params);
+    pg_put_i64(params, (int64_t)bell);
+}
+
 uint32_t pg_type_of(pg_field field)
 {
     static const uint32_t types[] = {

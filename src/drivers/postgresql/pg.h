@@ -298,6 +298,10 @@ void pg_answer_rest(rowlock_op *ops, size_t n, int status);
 /* The first parameters of what acquires one lock: name, owner, note, ttl, attempt. */
 void pg_start_with(pg_params *params, const rowlock_op *op);
 
+/* The next parameters, of what releases one: owner, fence, attempt, seen, ticket of the bell or 0.
+ */
+void pg_add_release(pg_params *params, const rowlock_op *op, uint64_t bell);
+
 /* The next parameter: an array of this field of the ops that have no answer yet. Its parts: the
  * type of the items, and the items. */
 void pg_add_array(pg_params *params, pg_field field, const rowlock_op *ops, size_t n);
