@@ -96,7 +96,7 @@ struct bench_rival {
      * crash although it should not. NULL: the same as another rival's, or nothing to tell. */
     int (*about)(const bench_rival *rival, char *out, size_t size);
     int is_relaxed;    /* rowlock: need not wait for the disk */
-    int is_spinning;   /* rowlock: looks for answers without sleeping */
+    int is_sleeping;   /* rowlock: sleeps until its answers come */
     const char *table; /* prefix of the tables that sessions use; NULL: the usual one */
 };
 

@@ -12,7 +12,6 @@
 #include "my.h"
 
 enum { STATS_EVERY_MS = 100 }; /* rowlock_stats() looks at all that is held */
-enum { SPIN_US = 300 };        /* of those that spin */
 enum { HOLDS = 2 };            /* of one session at a time: a lock and its re-entry */
 
 /* Of all threads of a process. */
@@ -61,7 +60,7 @@ static int open_client(rowlock_client **out, const bench_rival *rival, rowlock_o
     address_of(address, sizeof address, rival);
     options->prefix = rival->table;
     options->durability = rival->is_relaxed ? ROWLOCK_RELAXED : ROWLOCK_DURABLE;
-    options->spin_us = rival->is_spinning ? SPIN_US : 0;
+    options->spin_us = rival->is_sleeping ? ROWLOCK_SPIN_NEVER : 0;
     if (rowlock_open(out, driver_of(rival), address, options, &err) != ROWLOCK_OK)
         return failed(&err);
     return BENCH_OK;
@@ -251,13 +250,13 @@ const bench_rival bench_rowlock_relaxed = {
     .is_relaxed = 1,
     ROWLOCK_SLOTS,
 };
-const bench_rival bench_rowlock_spinning = {
-    .name = "rowlock spinning",
+const bench_rival bench_rowlock_sleeping = {
+    .name = "rowlock sleeping",
     .server = "POSTGRESQL",
     .floor = "floor postgresql",
     .loads = IN(LOAD_CYCLE),
     .detail = &postgresql,
-    .is_spinning = 1,
+    .is_sleeping = 1,
     ROWLOCK_SLOTS,
 };
 const bench_rival bench_rowlock_mariadb = {

@@ -11,7 +11,7 @@ const bench_rival *const bench_rivals[] = {
     &bench_floor_sqlite,
     &bench_rowlock_postgresql,
     &bench_rowlock_relaxed,
-    &bench_rowlock_spinning,
+    &bench_rowlock_sleeping,
     &bench_floor_postgresql,
     &bench_userver,
     &bench_shedlock_postgresql,

@@ -25,7 +25,7 @@ int bench_fill_postgresql(const bench_rival *rival, uint64_t n);
 int bench_fill_mysql(const bench_rival *rival, uint64_t n);
 
 extern const bench_rival bench_rowlock_sqlite, bench_rowlock_postgresql, bench_rowlock_relaxed,
-    bench_rowlock_spinning, bench_rowlock_mariadb, bench_rowlock_mysql;
+    bench_rowlock_sleeping, bench_rowlock_mariadb, bench_rowlock_mysql;
 extern const bench_rival bench_floor_sqlite, bench_floor_postgresql, bench_floor_mariadb,
     bench_floor_mysql;
 extern const bench_rival bench_redis, bench_redis_always, bench_etcd, bench_zookeeper, bench_flock;

@@ -466,8 +466,8 @@ RETURNING l.name, l.fence, l.hold_count
 -- The same for one name, cheaper, unless somebody has to be told on a channel: `release` tells. No answer
 -- may also mean that an earlier sending of this very call was still under way: `release`, which looks
 -- under the lock, knows.
--- The bell rings a moment before the commit, so that this is one statement and one transaction; who hears
--- it needs longer for its try than this for the rest, and `turn` knows when it did not.
+-- The bell is the session's lock. It becomes the transaction's here, and rings when that has committed: who
+-- hears it sees the row free.
 -- $1 name  $2 owner  $3 fence  $4 attempt  $5 seen  $6 the ticket whose bell is rung, 0: none
 UPDATE rowlock_locks AS l
    SET attempt     = $4::uuid,
@@ -487,6 +487,7 @@ UPDATE rowlock_locks AS l
 RETURNING l.name, l.hold_count, NULL::uuid AS found,
           CASE WHEN set_config('synchronous_commit', 'off', true) = 'off'
                THEN CASE WHEN l.hold_count = 0 AND $6::bigint > 0
+                          AND pg_try_advisory_xact_lock($6::bigint)
                          THEN pg_advisory_unlock($6::bigint) END END AS rung
 
 -- name: hand_over
@@ -521,7 +522,8 @@ UPDATE rowlock_locks AS l
                   AND q.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
                OFFSET 0))
 RETURNING l.fence,
-          CASE WHEN $10::bigint > 0 THEN pg_advisory_unlock($10::bigint) END AS rung
+          CASE WHEN $10::bigint > 0 AND pg_try_advisory_xact_lock($10::bigint)
+               THEN pg_advisory_unlock($10::bigint) END AS rung
 
 -- name: force_release
 -- $1 name  $2 fence of the tenure to end, 0: any  $3 attempt  $4 channel
@@ -801,8 +803,7 @@ SELECT CASE WHEN set_config('lock_timeout', $2::text, true) <> ''
 -- $1 name  $2 owner  $3 note  $4 ttl in us  $5 attempt  $6 ticket
 -- $7 the ticket whose bell was heard: if it is still in the queue, its connection has ended; 0: none
 -- $8 only look, since somebody keeps the row locked
--- Verdict: 0 busy, 1 had, 2 the ticket is gone or past, 3 somebody was faster, once more, 4 busy, but the
--- holder's bell has rung: its release is about to be committed, unless its connection ended.
+-- Verdict: 0 busy, 1 had, 2 the ticket is gone or past, 3 somebody was faster, once more.
 WITH early AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
 ), seen AS MATERIALIZED (
@@ -894,8 +895,6 @@ SELECT 1 AS verdict, h.fence, h.hold_count,
   FROM had AS h
  UNION ALL
 SELECT CASE WHEN NOT EXISTS (SELECT FROM mine) THEN 2
-            WHEN s.ticket > 0 AND s.expire_time > s.now AND a.ticket IS NULL AND h.ticket IS NULL
-            THEN 4
             WHEN s.expire_time > s.now OR a.ticket > 0 OR $8::boolean THEN 0
             ELSE 3 END,
        s.fence, 0,

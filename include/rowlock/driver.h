@@ -86,7 +86,7 @@ typedef struct rowlock_config {
     int may_create;      /* nonzero: a database that is a file is made if it is not there */
     int is_relaxed;      /* nonzero: acquire, renew and turn need not be durable, if that is faster;
                           * transactions stay as they are */
-    uint32_t spin_us;    /* for so long an answer may be looked for without sleeping */
+    uint32_t spin_us;    /* for so long an answer may be looked for without sleeping; 0: not */
 } rowlock_config;
 
 typedef struct rowlock_list_query {
@@ -192,10 +192,10 @@ struct rowlock_driver {
      * expire_time becomes now; attempt is the op's; OK with the count that is left. Else LOST.
      * The owner stays in the row. Need not be durable: a lost release runs out. With a queue: an op
      * with a ticket rings the bell of it, which this connection has, in the same round trip, after
-     * the commit or a moment before it (then `turn` waits for it); one without tells the first
-     * waiter by other means, if there are any and the row says that somebody waits. No failure to
-     * tell is a failure to release. Several may be released in two steps, if not all are last holds
-     * that nobody waits for: after an error some are, and a repetition finds them so. */
+     * the commit; one without tells the first waiter by other means, if there are any and the row
+     * says that somebody waits. No failure to tell is a failure to release. Several may be released
+     * in two steps, if not all are last holds that nobody waits for: after an error some are, and a
+     * repetition finds them so. */
     int (*release)(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 
     /* MUST. Ends a live lock (of tenure op->fence only, if that is not 0): fence = max(fence + 1,
@@ -327,12 +327,11 @@ struct rowlock_driver {
      * most wait_ms (up to ROWLOCK_TURN_MAX_MS) for the bell of op->before, or if that is 0 for what
      * else tells of a release; then, unless the time has passed without it, and always with wait_ms
      * 0, tries as `acquire` does. Gives up soon when one of n_fds descriptors (-1: none) is
-     * readable, if it can. Whose bell has been heard is off the queue, if it had not gone itself;
-     * if it still holds the lock, its release may be about to be committed, and is waited for, but
-     * not for long. Op: OK as `acquire`, with rings. LOST: the ticket is not in the queue any more.
-     * BUSY: not yet; after a try with holder, before, can_wait, and remaining_us: how long until a
-     * try may succeed although nobody rings (the rest of the holder's lease, or of the life of the
-     * ticket before), else with these unchanged. Durable. */
+     * readable, if it can. Whose bell has been heard is off the queue, if it had not gone itself.
+     * Op: OK as `acquire`, with rings. LOST: the ticket is not in the queue any more. BUSY: not
+     * yet; after a try with holder, before, can_wait, and remaining_us: how long until a try may
+     * succeed although nobody rings (the rest of the holder's lease, or of the life of the ticket
+     * before), else with these unchanged. Durable. */
     int (*turn)(void *conn, rowlock_op *op, uint32_t wait_ms, const int *fds, int n_fds,
                 uint32_t timeout_ms, rowlock_error *err);
 

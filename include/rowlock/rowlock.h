@@ -199,6 +199,7 @@ enum rowlock_durability {
 };
 
 #define ROWLOCK_SPIN_MAX_US 10000
+#define ROWLOCK_SPIN_NEVER  UINT32_MAX
 
 typedef struct rowlock_options {
     size_t size;
@@ -224,9 +225,10 @@ typedef struct rowlock_options {
                                     * place in the queue, and the others waiting, so long; 5,000 */
     int32_t durability;            /* enum rowlock_durability */
     uint32_t spin_us;              /* a call looks for its answer for so long, without sleeping,
-                                    * before it waits for it: at most ROWLOCK_SPIN_MAX_US; 0. Near a
-                                    * database (200 or 300) a lock takes a quarter less time, and
-                                    * several times the processor time. SQLite: no effect */
+                                    * before it waits for it: at most ROWLOCK_SPIN_MAX_US; 500. Only
+                                    * while nobody else wants the processor, and hardly ever where
+                                    * answers take longer. ROWLOCK_SPIN_NEVER: it sleeps at once.
+                                    * SQLite: no effect */
 } rowlock_options;
 
 #define ROWLOCK_OPTIONS_INIT ROWLOCK_INIT_(rowlock_options)

@@ -6,11 +6,41 @@
 
 #include "clock.h"
 
-void rlk_spin(int fd, uint32_t us)
+/* Who comes back so late has let somebody else run. */
+enum { YIELDED_US = 10 };
+
+static void pass_over(rlk_spin *spin)
+{
+    spin->doubled = (uint8_t)(spin->doubled * 2 + 1);
+    if (spin->doubled > RLK_SPIN_PASSES)
+        spin->doubled = RLK_SPIN_PASSES;
+    spin->passes = spin->doubled;
+}
+
+void rlk_spin_on(rlk_spin *spin, int fd)
 {
     struct pollfd polled = {.fd = fd, .events = POLLIN};
-    int64_t end = us == 0 ? 0 : rlk_clock_us() + us;
+    int64_t now, end;
 
-    while (us > 0 && poll(&polled, 1, 0) == 0 && rlk_clock_us() < end)
+    if (spin->most_us == 0)
+        return;
+    if (spin->passes > 0) {
+        spin->passes--;
+        return;
+    }
+    now = rlk_clock_us();
+    end = now + spin->most_us;
+    while (poll(&polled, 1, 0) == 0) {
+        int64_t before = now;
+
+        if (now >= end) {
+            pass_over(spin);
+            return;
+        }
         sched_yield();
+        now = rlk_clock_us();
+        if (now - before > YIELDED_US)
+            return;
+    }
+    spin->doubled = 0;
 }

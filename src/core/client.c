@@ -18,6 +18,7 @@
 #define DEFAULT_CONNECT_TIMEOUT_MS 3000
 #define DEFAULT_MAX_CONNECTIONS    5
 #define DEFAULT_TICKET_MS          5000
+#define DEFAULT_SPIN_US            500
 #define SHORTEST_TICKET_MS         1000
 #define LONGEST_TIMEOUT_MS         ((int64_t)86400000)
 
@@ -108,6 +109,8 @@ static int check_options(const rowlock_driver *driver, rowlock_options *options,
         options->connect_timeout_ms = DEFAULT_CONNECT_TIMEOUT_MS;
     if (options->max_connections == 0)
         options->max_connections = DEFAULT_MAX_CONNECTIONS;
+    if (options->spin_us == 0)
+        options->spin_us = DEFAULT_SPIN_US;
     if (options->max_wait_connections == 0)
         options->max_wait_connections = DEFAULT_MAX_CONNECTIONS;
     if (options->ticket_ms == 0)
@@ -137,7 +140,8 @@ static int check_options(const rowlock_driver *driver, rowlock_options *options,
         (options->durability < ROWLOCK_DURABLE || options->durability > ROWLOCK_RELAXED))
         rc =
             rlk_fail(err, ROWLOCK_EINVAL, "durability %d does not exist", (int)options->durability);
-    if (rc == ROWLOCK_OK && options->spin_us > ROWLOCK_SPIN_MAX_US)
+    if (rc == ROWLOCK_OK && options->spin_us > ROWLOCK_SPIN_MAX_US &&
+        options->spin_us != ROWLOCK_SPIN_NEVER)
         rc = rlk_fail(err, ROWLOCK_EINVAL, "spin_us of %lu is too long: give %d or less",
                       (unsigned long)options->spin_us, ROWLOCK_SPIN_MAX_US);
     return rc;
@@ -169,7 +173,7 @@ static int create(rowlock_client **out, const rowlock_driver *driver, const char
     client->connect_timeout_us = options->connect_timeout_ms * 1000;
     client->ticket_us = options->ticket_ms * 1000;
     client->is_relaxed = options->durability == ROWLOCK_RELAXED;
-    client->spin_us = options->spin_us;
+    client->spin_us = options->spin_us != ROWLOCK_SPIN_NEVER ? options->spin_us : 0;
     client->max_connections[RLK_USE_CALL] = options->max_connections;
     client->max_connections[RLK_USE_TX] = options->max_connections;
     client->max_connections[RLK_USE_WAIT] = options->max_wait_connections;

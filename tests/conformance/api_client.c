@@ -278,16 +278,18 @@ static void test_options_set_the_defaults_of_locks(void **state)
     let_go(f, &lock);
 }
 
-static void test_client_that_spins_locks_like_others(void **state)
+static void test_client_locks_however_it_looks_for_answers(void **state)
 {
+    static const uint32_t spins[] = {1, ROWLOCK_SPIN_MAX_US, ROWLOCK_SPIN_NEVER};
     struct fixture *f = *state;
     rowlock_options options = ROWLOCK_OPTIONS_INIT;
+
     options.prefix = f->prefix;
-    options.spin_us = ROWLOCK_SPIN_MAX_US;
-    expect_ok(rowlock_open(&f->clients[0], f->driver, f->backend->address, &options, &f->err),
-              &f->err);
     for (int i = 0; i < 3; i++) {
-        rowlock_lock *lock = hold(f, f->clients[0], "lock");
+        options.spin_us = spins[i];
+        expect_ok(rowlock_open(&f->clients[i], f->driver, f->backend->address, &options, &f->err),
+                  &f->err);
+        rowlock_lock *lock = hold(f, f->clients[i], "lock");
         expect_ok(rowlock_renew(lock, 0, &f->err), &f->err);
         let_go(f, &lock);
     }
@@ -311,7 +313,7 @@ static const struct test_case cases[] = {
     CASE(test_close_ends_the_waits_of_other_threads),
     CASE(test_handles_in_a_child_process_answer_efork),
     CASE(test_options_set_the_defaults_of_locks),
-    CASE(test_client_that_spins_locks_like_others),
+    CASE(test_client_locks_however_it_looks_for_answers),
 };
 
 const struct suite api_client_suite = SUITE("api_client", cases);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A bell rings a moment before the commit of the release. Here that moment is long, or the commit
- * fails: a trigger sees to it when all of the release is done but the commit. Who was called too
- * early, or comes just then, is served soon after the commit all the same, and nobody before his
+ * A bell rings when the release is committed, by the statement that releases. Here that takes long,
+ * or fails: a trigger sees to it when all of the release is done but the commit. Nobody is called
+ * too early; who waits, or comes just then, is served soon after the commit, and nobody before his
  * turn. */
 #include <pthread.h>
 
@@ -100,8 +100,7 @@ static void hold_by_ticket(struct waiting *w)
     rowlock_close(&before);
 }
 
-/* When the bell has rung and the commit is held back: there is no bell to wait for, and nobody will
- * be told. */
+/* When all is done but the commit, which is held back: the bell has not rung yet. */
 static void who_comes_before_the_commit(void **state)
 {
     struct waiting first = {.client = fault_open(fault.backend.address, NULL)};

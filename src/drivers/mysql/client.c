@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "my.h"
-#include "spin.h"
 
 int64_t my_deadline(uint32_t timeout_ms)
 {
@@ -107,14 +106,13 @@ int my_client_connect(MYSQL *mysql, const my_address *a, int64_t deadline)
     return 1;
 }
 
-int my_client_query(MYSQL *mysql, const char *sql, size_t length, uint32_t spin_us,
-                    int64_t deadline)
+int my_client_query(MYSQL *mysql, const char *sql, size_t length, rlk_spin *spin, int64_t deadline)
 {
     int result = 0;
     int wait = mysql_real_query_start(&result, mysql, sql, (unsigned long)length);
 
     if (wait & MYSQL_WAIT_READ)
-        rlk_spin(mysql_get_socket(mysql), spin_us);
+        rlk_spin_on(spin, mysql_get_socket(mysql));
     while (wait != 0) {
         wait = await(mysql, wait, deadline);
         if (wait == 0)
@@ -231,14 +229,13 @@ int my_client_connect(MYSQL *mysql, const my_address *a, int64_t deadline)
     return again == 0;
 }
 
-int my_client_query(MYSQL *mysql, const char *sql, size_t length, uint32_t spin_us,
-                    int64_t deadline)
+int my_client_query(MYSQL *mysql, const char *sql, size_t length, rlk_spin *spin, int64_t deadline)
 {
     enum net_async_status status = mysql_real_query_nonblocking(mysql, sql, (unsigned long)length);
     int again;
 
     if (status == NET_ASYNC_NOT_READY)
-        rlk_spin(socket_of(mysql), spin_us);
+        rlk_spin_on(spin, socket_of(mysql));
     while ((again = await(mysql, status, deadline)) > 0)
         status = mysql_real_query_nonblocking(mysql, sql, (unsigned long)length);
     return again == 0;

@@ -93,7 +93,7 @@ static int my_open(void *handle, const rowlock_config *config, uint32_t timeout_
     rlk_ok(err);
     status = my_address_parse(&address, config->address, err);
     if (status == ROWLOCK_OK) {
-        conn->spin_us = config->spin_us;
+        conn->spin.most_us = config->spin_us;
         conn->prefix = strdup(config->prefix);
         conn->schema = config->schema != NULL ? strdup(config->schema) : NULL;
         conn->database = strdup(address.database);

@@ -180,7 +180,7 @@ static int end_transaction(my_conn *conn, int64_t deadline)
     int64_t least = rlk_clock_us() + ROLLBACK_US;
 
     deadline = deadline > least ? deadline : least;
-    return my_client_query(conn->mysql, sql, strlen(sql), 0, deadline) &&
+    return my_client_query(conn->mysql, sql, strlen(sql), &conn->spin, deadline) &&
            mysql_errno(conn->mysql) == 0;
 }
 
@@ -273,8 +273,8 @@ int my_run_sets(my_conn *conn, int64_t deadline, MYSQL_RES **sets, size_t n, row
     if (status != ROWLOCK_OK)
         return status;
     conn->told_count = 0;
-    in_time = my_client_query(conn->mysql, conn->packet.data, conn->packet.length, conn->spin_us,
-                              deadline);
+    in_time =
+        my_client_query(conn->mysql, conn->packet.data, conn->packet.length, &conn->spin, deadline);
     while (in_time && mysql_errno(conn->mysql) == 0 && more == 0)
         in_time = read_result(conn, deadline, sets, n, &more);
     if (!in_time)

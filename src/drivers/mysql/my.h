@@ -29,6 +29,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "spin.h"
 #include "sql_mysql.h"
 #include "text.h"
 
@@ -79,7 +80,7 @@ typedef struct my_conn {
     size_t met_free; /* of the last locks, how many a short statement has got or would have */
     char bell[MY_BELL_SIZE]; /* the one that it has; empty: none */
     size_t packet_max;
-    uint32_t spin_us; /* see rowlock_config */
+    rlk_spin spin;
     char *prefix, *schema;
     char *database;       /* the connection's own */
     char *sql[SQL_COUNT]; /* with the tables' names, once used */
@@ -99,8 +100,7 @@ void my_address_free(my_address *address);
 /* One of these ends before its deadline (rlk_clock_us()) or answers 0: then the connection can only
  * be closed. Answer 1: done; what came of it is in mysql_errno() and the out parameter. */
 int my_client_connect(MYSQL *mysql, const my_address *address, int64_t deadline);
-int my_client_query(MYSQL *mysql, const char *sql, size_t length, uint32_t spin_us,
-                    int64_t deadline);
+int my_client_query(MYSQL *mysql, const char *sql, size_t length, rlk_spin *spin, int64_t deadline);
 int my_client_store(MYSQL *mysql, MYSQL_RES **out, int64_t deadline);
 int my_client_next(MYSQL *mysql, int *out, int64_t deadline); /* *out: 0 one more, -1 no more */
 

@@ -5,8 +5,8 @@
  * A bell is an advisory lock of the session, whose key is the ticket. Who waits for it asks for the
  * same lock, shared, for a moment. The server gives it back when the connection
  * ends. Keys of different names may be equal, also to keys of the application's: that costs time.
- * It is dropped by the statement that releases the lock, where one does: the session's lock is
- * free at once, and the commit follows within microseconds. What rolls back does not take it back.
+ * It is dropped by the statement that releases the lock, where one does, and rings when that is
+ * committed. What rolls back does not take it back.
  *
  * A holder without a ticket has no bell. The first one who waits for it listens to a channel of the
  * name; the release tells it if the row is marked as waited for. */

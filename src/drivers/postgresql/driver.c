@@ -141,7 +141,7 @@ static int pg_open(void *memory, const rowlock_config *config, uint32_t timeout_
     int status;
 
     conn->is_relaxed = config->is_relaxed != 0;
-    conn->spin_us = config->spin_us;
+    conn->spin.most_us = config->spin_us;
     snprintf(conn->prefix, sizeof conn->prefix, "%s", config->prefix);
     snprintf(conn->schema, sizeof conn->schema, "%s", config->schema == NULL ? "" : config->schema);
     status = pg_connect_start(&conn->pg, config->address, timeout_ms, err);

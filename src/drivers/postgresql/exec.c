@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "clock.h"
-#include "spin.h"
 
 /* The server's limits, in percent of the time that is left: it gives up on a lock early enough for
  * a second look, and on everything before the caller does. */
@@ -338,8 +337,8 @@ static int exchange_all(pg_link *conn, queue_fn fill, pg_statement statement, PG
     if (!fill(conn, &x, statement, left_ms))
         return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, "cannot send to the server: %s",
                                PQerrorMessage(conn->pg));
-    if (conn->spin_us > 0 && PQflush(conn->pg) == 0)
-        rlk_spin(PQsocket(conn->pg), conn->spin_us);
+    if (conn->spin.most_us > 0 && PQflush(conn->pg) == 0)
+        rlk_spin_on(&conn->spin, PQsocket(conn->pg));
     status = conclude(conn, &x, receive(conn->pg, &x, deadline), err);
     conn->is_prepared[statement] |= (uint8_t)x.prepare_done;
     PQclear(x.error);

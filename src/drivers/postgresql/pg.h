@@ -32,6 +32,7 @@
 
 #include "error.h"
 #include "rowlock/driver.h"
+#include "spin.h"
 #include "text.h"
 
 enum { PG_PARAMS_MAX = 10 };
@@ -104,9 +105,9 @@ enum { PG_CHANNEL_SIZE = 25 };
 /* Not pg_conn: that is libpq's own tag of PGconn. */
 typedef struct pg_link {
     PGconn *pg;
-    int is_pooled;    /* a pooler stands in between: no session state, no named statements */
-    int is_relaxed;   /* commits are not waited for */
-    uint32_t spin_us; /* see rowlock_config */
+    int is_pooled;  /* a pooler stands in between: no session state, no named statements */
+    int is_relaxed; /* commits are not waited for */
+    rlk_spin spin;
     char prefix[32], schema[64];
     rlk_text sql[PG_STATEMENT_COUNT]; /* with the user's prefix and schema, made when first used */
     uint8_t is_prepared[PG_STATEMENT_COUNT];
@@ -119,7 +120,6 @@ typedef struct pg_link {
     uint64_t bell;                 /* the ticket whose bell this connection has; 0: none */
     uint64_t left;                 /* one that was served and is still in its table; 0: none */
     int64_t called;                /* when the turn that is under way was */
-    int is_early;                  /* it found a row that is about to be released */
     int may_have_bells;            /* of tickets that nobody knows of */
     char channel[PG_CHANNEL_SIZE]; /* on which the one waiting with `bell` would be told */
     char listens[PG_CHANNEL_SIZE]; /* the one that is listened to; empty: none */
@@ -327,8 +327,7 @@ typedef enum pg_queue_verdict {
     PG_VERDICT_BUSY,
     PG_VERDICT_HAD,
     PG_VERDICT_GONE,
-    PG_VERDICT_AGAIN,
-    PG_VERDICT_EARLY
+    PG_VERDICT_AGAIN
 } pg_queue_verdict;
 
 /* ---- acquire.c */

@@ -10,11 +10,6 @@
 /* How often a try that lost a race is made again before it is told so. */
 enum { ROUNDS = 8 };
 
-/* A bell rings a moment before the commit of the release. Who is even faster, or comes just then,
- * tries again, after growing pauses, for so long in all. Longer than that is a holder whose
- * connection has ended. */
-enum { FIRST_PAUSE_US = 50, PAUSES_US = 50000 };
-
 enum {
     TURN_VERDICT,
     TURN_FENCE,
@@ -24,12 +19,6 @@ enum {
     TURN_BEFORE,
     TURN_CAN_WAIT
 };
-
-/* What ends a wait early. */
-typedef struct pg_fds {
-    const int *fds;
-    int n;
-} pg_fds;
 
 static void free_params(pg_params *params, const rowlock_op *op)
 {
@@ -73,10 +62,6 @@ static void read_turn(pg_link *conn, rowlock_op *op, int only_look, int64_t sent
     case PG_VERDICT_GONE:
         op->status = ROWLOCK_LOST;
         return;
-    case PG_VERDICT_EARLY:
-        conn->is_early = 1;
-        op->status = ROWLOCK_BUSY;
-        break;
     case PG_VERDICT_BUSY:
         op->status = ROWLOCK_BUSY;
         break;
@@ -155,33 +140,13 @@ static int try_on(pg_link *conn, rowlock_op *op, uint64_t heard, int status, int
     return rlk_ok(err);
 }
 
-/* The op keeps the answer that it has, unless the row is released meanwhile. */
-static int await_commit(pg_link *conn, rowlock_op *op, const pg_fds *fds, int64_t deadline,
-                        rowlock_error *err)
-{
-    int status = ROWLOCK_OK;
-
-    for (int64_t pause = FIRST_PAUSE_US; pause < PAUSES_US && status == ROWLOCK_OK; pause *= 2) {
-        if (rlk_sleep_until(rlk_clock_us() + pause, fds->fds, fds->n) >= 0)
-            break;
-        status = try_free(conn, op, deadline, err);
-        if (status == ROWLOCK_OK && op->status == ROWLOCK_OK)
-            break;
-    }
-    return status == ROWLOCK_OK ? rlk_ok(err) : try_on(conn, op, 0, status, deadline, err);
-}
-
 /* It is its turn, as far as one knows. */
-static int try_when_called(pg_link *conn, rowlock_op *op, uint64_t heard, const pg_fds *fds,
-                           int64_t deadline, rowlock_error *err)
+static int try_when_called(pg_link *conn, rowlock_op *op, uint64_t heard, int64_t deadline,
+                           rowlock_error *err)
 {
     int status = try_free(conn, op, deadline, err);
 
-    conn->is_early = 0;
-    status = try_on(conn, op, heard, status, deadline, err);
-    if (status == ROWLOCK_OK && op->status == ROWLOCK_BUSY && conn->is_early)
-        status = await_commit(conn, op, fds, deadline, err);
-    return status;
+    return try_on(conn, op, heard, status, deadline, err);
 }
 
 static int still_waiting(rowlock_op *op, rowlock_error *err)
@@ -222,8 +187,8 @@ static int hear(pg_link *conn, uint64_t ticket, uint32_t wait_ms, int64_t deadli
 /* The try is sent when the bell has been heard here, and not along with the wait for it: the server
  * goes on with what it was sent although the process that sent it is dead, and would take the lock
  * for nobody. */
-static int wait_for_bell(pg_link *conn, rowlock_op *op, uint32_t wait_ms, const pg_fds *fds,
-                         uint32_t timeout_ms, rowlock_error *err)
+static int wait_for_bell(pg_link *conn, rowlock_op *op, uint32_t wait_ms, uint32_t timeout_ms,
+                         rowlock_error *err)
 {
     uint64_t before = op->before;
     int status = hear(conn, before, wait_ms, pg_deadline_in((int64_t)timeout_ms + wait_ms), err);
@@ -232,7 +197,7 @@ static int wait_for_bell(pg_link *conn, rowlock_op *op, uint32_t wait_ms, const 
         return still_waiting(op, err);
     if (status != ROWLOCK_OK)
         return status;
-    return try_when_called(conn, op, before, fds, pg_deadline_in(timeout_ms), err);
+    return try_when_called(conn, op, before, pg_deadline_in(timeout_ms), err);
 }
 
 /* Listen, commit, try, and only then wait: a release behind the try is heard. */
@@ -248,37 +213,32 @@ static int begin_to_listen(pg_link *conn, rowlock_op *op, int64_t deadline, rowl
     return try_on(conn, op, 0, status, deadline, err);
 }
 
-static int wait_to_be_told(pg_link *conn, rowlock_op *op, uint32_t wait_ms, const pg_fds *fds,
-                           uint32_t timeout_ms, rowlock_error *err)
+static int wait_to_be_told(pg_link *conn, rowlock_op *op, uint32_t wait_ms, const int *fds,
+                           int n_fds, uint32_t timeout_ms, rowlock_error *err)
 {
     int told, status;
 
     if (strcmp(conn->listens, conn->channel) != 0) {
-        /* What the try has found is told at once: how long it is worth waiting. Whose bell has rung
-         * tells nothing any more. */
-        conn->is_early = 0;
+        /* What the try has found is told at once: how long it is worth waiting. */
         status = begin_to_listen(conn, op, pg_deadline_in(timeout_ms), err);
-        if (status == ROWLOCK_OK && op->status == ROWLOCK_BUSY && conn->is_early)
-            status = await_commit(conn, op, fds, pg_deadline_in(timeout_ms), err);
         if (status == ROWLOCK_OK && op->before == 0 && conn->listens[0] == '\0')
             op->can_wait = 0;
         return status;
     }
-    told = pg_wait_told(conn, fds->fds, fds->n, pg_deadline_in(wait_ms));
+    told = pg_wait_told(conn, fds, n_fds, pg_deadline_in(wait_ms));
     if (told < 0)
         return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, "the connection was lost: %s",
                                PQerrorMessage(conn->pg));
     if (told == 0)
         return still_waiting(op, err);
     op->status = PG_UNANSWERED;
-    return try_when_called(conn, op, 0, fds, pg_deadline_in(timeout_ms), err);
+    return try_when_called(conn, op, 0, pg_deadline_in(timeout_ms), err);
 }
 
 int pg_turn(void *memory, rowlock_op *op, uint32_t wait_ms, const int *fds, int n_fds,
             uint32_t timeout_ms, rowlock_error *err)
 {
     pg_link *conn = memory;
-    const pg_fds ends = {fds, n_fds};
     rowlock_error local;
 
     if (err == NULL)
@@ -291,8 +251,8 @@ int pg_turn(void *memory, rowlock_op *op, uint32_t wait_ms, const int *fds, int 
     op->status = PG_UNANSWERED;
     op->is_queue = 0;
     if (wait_ms > 0 && op->before != 0)
-        return wait_for_bell(conn, op, wait_ms, &ends, timeout_ms, err);
+        return wait_for_bell(conn, op, wait_ms, timeout_ms, err);
     if (wait_ms > 0)
-        return wait_to_be_told(conn, op, wait_ms, &ends, timeout_ms, err);
+        return wait_to_be_told(conn, op, wait_ms, fds, n_fds, timeout_ms, err);
     return try_on(conn, op, 0, ROWLOCK_OK, pg_deadline_in(timeout_ms), err);
 }
