@@ -62,7 +62,10 @@ static int measure_as(bench_result *out, const bench_plan *plan, const bench_riv
     bench_job job = {.rival = rival,
                      .workers = contenders,
                      .processes = processes,
-                     .seconds = (plan->smoke ? 1 : contenders > 8 ? 6 : 2) * plan->seconds,
+                     .seconds = (plan->smoke      ? 1
+                                 : contenders > 8 ? 6
+                                                  : 2) *
+                                plan->seconds,
                      .prepare = warm,
                      .work = work};
     bench_outcome outcome;

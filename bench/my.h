@@ -16,7 +16,8 @@ typedef struct my_session {
     char owner[64];
     int64_t number; /* of what is held */
     uint64_t attempts;
-    int guess; /* what the next lock will be like, by the last one */
+    int guess;       /* what the next lock will be like, by the last one */
+    int is_prepared; /* the floor's statements are */
 } my_session;
 
 /* What the last statement said. */

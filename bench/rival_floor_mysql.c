@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The floor: the packets that rowlock sends for one lock, in a loop on the client library, not
- * prepared, as rowlock's are not. */
+ * The floor: the packets that rowlock sends for one lock, in a loop on the client library; prepared
+ * where rowlock's are. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +36,40 @@ static char *fill(char *to, const char *sql, const char *const *literals, size_t
     return stpcpy(to, sql);
 }
 
+static int is_maria(const my_session *s)
+{
+    return strstr(mysql_get_server_info(s->my), "MariaDB") != NULL;
+}
+
+/* Those that rowlock prepares; nothing is done if it was before. */
+static int prepare(my_session *s)
+{
+    static const enum sql_statement all[] = {SQL_ACQUIRE_FREE_UPDATE, SQL_RELEASE_ONE};
+    my_answer answer;
+    int rc = BENCH_OK;
+
+    for (int i = 0; i < 2 && !s->is_prepared && is_maria(s) && rc == BENCH_OK; i++) {
+        char text[PACKET_SIZE], *to = text;
+
+        for (const char *from = sql_text[all[i]]; *from != '\0'; from++) {
+            if (*from == '\'')
+                *to++ = '\'';
+            *to++ = *from;
+        }
+        *to = '\0';
+        rc = my_run(s, &answer, "PREPARE floor_%d FROM '%s'", (int)all[i], text);
+    }
+    s->is_prepared = 1;
+    return rc;
+}
+
+static void fill_prepared(char *to, enum sql_statement which, const char *const *literals, size_t n)
+{
+    to += sprintf(to, " EXECUTE floor_%d USING ", (int)which);
+    for (size_t i = 0; i < n; i++)
+        to += sprintf(to, "%s%s", i > 0 ? "," : "", literals[i]);
+}
+
 /* What the statements are about, as literals. */
 typedef struct request {
     char name[600], owner[200], attempt[64], fence[32], ttl[32];
@@ -62,11 +96,11 @@ static int acquire_free(my_session *s, const request *r, my_answer *answer)
     char packet[PACKET_SIZE];
     int rc;
 
-    if (strstr(mysql_get_server_info(s->my), "MariaDB") == NULL)
-        fill(packet, sql_text[SQL_ACQUIRE_FREE], insert, sizeof insert / sizeof *insert);
+    if (is_maria(s))
+        fill_prepared(stpcpy(packet, sql_text[SQL_NO_WAIT]), SQL_ACQUIRE_FREE_UPDATE, update,
+                      sizeof update / sizeof *update);
     else
-        fill(stpcpy(packet, sql_text[SQL_NO_WAIT]), sql_text[SQL_ACQUIRE_FREE_UPDATE], update,
-             sizeof update / sizeof *update);
+        fill(packet, sql_text[SQL_ACQUIRE_FREE], insert, sizeof insert / sizeof *insert);
     rc = my_run(s, answer, "%s", packet);
     return mysql_errno(s->my) == LOCKED ? BENCH_OK : rc;
 }
@@ -103,6 +137,8 @@ static int acquire(void *session, const char *name, int waits)
     int rc;
 
     (void)waits;
+    if (prepare(s) != BENCH_OK)
+        return BENCH_FAILED;
     if (s->guess == FREE) {
         rc = acquire_free(s, &r, &answer);
         s->number = (int64_t)answer.inserted;
@@ -128,7 +164,10 @@ static int release(void *session, const char *name)
     my_answer answer;
     int rc;
 
-    fill(packet, sql_text[SQL_RELEASE_ONE], literals, sizeof literals / sizeof *literals);
+    if (is_maria(s))
+        fill_prepared(packet, SQL_RELEASE_ONE, literals, sizeof literals / sizeof *literals);
+    else
+        fill(packet, sql_text[SQL_RELEASE_ONE], literals, sizeof literals / sizeof *literals);
     rc = my_run(s, &answer, "%s", packet);
     if (rc != BENCH_OK)
         return rc;

@@ -563,6 +563,12 @@ ON DUPLICATE KEY UPDATE
        expire_time  = VALUES(expire_time)
 /*M!100600 RETURNING name, fence, expire_time - acquire_time, hold_count */;
 
+-- The first of its rows where it is prepared, for the sake of the columns' types: there is no such tenure.
+-- The others are (?, ?, ...), which have none.
+-- name: exchange_types
+VALUES (REPEAT(x'00', 255), REPEAT(x'00', 255), REPEAT(x'00', 16), 0 * 9223372036854775807,
+        REPEAT(x'00', 1000), -9223372036854775807, REPEAT(x'00', 16))
+
 -- The last hold of a lock becomes another owner's first one, if nobody else waits for it: a release and an
 -- acquire in one. Assignments go from left to right. A row with a mark is looked at more closely, since a
 -- mark lasts for longer than a wait. Where the bell of who releases is given up with it, the row's ticket,

@@ -71,6 +71,29 @@ static void test_exchange_hands_a_lock_over(void **state)
     }
 }
 
+/* A driver may learn from the first rounds how to do the others. The longest of everything. */
+static void test_exchange_of_long_values_round_by_round(void **state)
+{
+    struct fixture *f = *state;
+    char names[2][ROWLOCK_NAME_MAX + 1], owner[ROWLOCK_OWNER_MAX + 1], note[ROWLOCK_NOTE_MAX + 1];
+    memset(names, 'n', sizeof(names));
+    memset(owner, 'o', sizeof(owner));
+    memset(note, 't', sizeof(note));
+    names[0][0] = 'm';
+    names[0][ROWLOCK_NAME_MAX] = names[1][ROWLOCK_NAME_MAX] = '\0';
+    owner[ROWLOCK_OWNER_MAX] = note[ROWLOCK_NOTE_MAX] = '\0';
+    rowlock_op held = grant(f, names[0], "ann");
+    for (int i = 1; i < 6; i++) {
+        rowlock_op back = op_of(&held), op = op_new(names[i % 2], owner);
+        op.note = note;
+        ops_exchange(f, f->conn, &back, 1, &op, 1);
+        expect_given_back(f, &back);
+        expect_held(f, &op, 1);
+        assert_string_equal(row_of(f, names[i % 2]).note, note);
+        held = op;
+    }
+}
+
 static void test_exchange_gives_back_and_enters_again(void **state)
 {
     struct fixture *f = *state;
@@ -260,6 +283,7 @@ static const struct test_case cases[] = {
     CASE_IF(test_exchange_frees_one_and_takes_another, BACKEND_EXCHANGE),
     CASE_IF(test_exchange_takes_what_was_never_there, BACKEND_EXCHANGE),
     CASE_IF(test_exchange_hands_a_lock_over, BACKEND_EXCHANGE),
+    CASE_IF(test_exchange_of_long_values_round_by_round, BACKEND_EXCHANGE),
     CASE_IF(test_exchange_gives_back_and_enters_again, BACKEND_EXCHANGE),
     CASE_IF(test_exchange_tells_who_holds_what_is_held, BACKEND_EXCHANGE),
     CASE_IF(test_exchange_leaves_what_another_has_taken_over, BACKEND_EXCHANGE),

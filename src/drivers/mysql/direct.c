@@ -24,7 +24,7 @@ static void add_acquire(my_conn *conn, const rowlock_op *op)
         return;
     }
     my_add(conn, SQL_NO_WAIT, NULL, 0);
-    my_add_values(conn, SQL_ACQUIRE_FREE_UPDATE, update, sizeof update / sizeof *update);
+    my_add_often(conn, SQL_ACQUIRE_FREE_UPDATE, update, sizeof update / sizeof *update);
 }
 
 static void add_release(my_conn *conn, const rowlock_op *op)
@@ -34,7 +34,7 @@ static void add_release(my_conn *conn, const rowlock_op *op)
         attempt, my_name_of(op), my_owner_of(op), my_value_of((int64_t)op->fence), attempt, seen,
         seen};
 
-    my_add_values(conn, SQL_RELEASE_ONE, values, sizeof values / sizeof *values);
+    my_add_often(conn, SQL_RELEASE_ONE, values, sizeof values / sizeof *values);
 }
 
 static void read_acquire(rowlock_op *op, const my_told *told)
@@ -147,7 +147,7 @@ static void add_hand_over(my_conn *conn, const rowlock_op *release, const rowloc
 
     if (my_is_maria(conn))
         my_add(conn, SQL_NO_WAIT, NULL, 0);
-    my_add_values(conn, SQL_HAND_OVER, values, sizeof values / sizeof *values);
+    my_add_often(conn, SQL_HAND_OVER, values, sizeof values / sizeof *values);
 }
 
 /* From one owner to the next; a row that is locked is not waited for where that can be said. */

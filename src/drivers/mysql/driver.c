@@ -115,6 +115,7 @@ void my_conn_free(my_conn *conn)
     free(conn->schema);
     free(conn->database);
     rlk_text_free(&conn->packet);
+    rlk_text_free(&conn->prologue);
     rlk_text_free(&conn->json);
     rlk_text_free(&conn->batch);
     rlk_text_free(&conn->here);

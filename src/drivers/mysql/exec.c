@@ -18,7 +18,9 @@ static const my_errno_class classes[] = {
     {1020, ROWLOCK_EDRIVER, 1},  /* row changed since it was read (innodb_snapshot_isolation) */
     {1205, ROWLOCK_EDRIVER, 1},  /* lock wait timeout */
     {1213, ROWLOCK_EDRIVER, 1},  /* deadlock; certification failure of a cluster */
+    {1243, ROWLOCK_EDRIVER, 1},  /* no such prepared statement */
     {1317, ROWLOCK_EDRIVER, 1},  /* KILL QUERY */
+    {1461, ROWLOCK_EDRIVER, 1},  /* too many prepared statements */
     {1969, ROWLOCK_EDRIVER, 1},  /* max_statement_time */
     {3024, ROWLOCK_EDRIVER, 1},  /* max_execution_time */
     {3101, ROWLOCK_EDRIVER, 1},  /* rolled back by group replication */
@@ -82,6 +84,8 @@ int my_connect_error(MYSQL *mysql, rowlock_error *err)
 void my_start(my_conn *conn)
 {
     rlk_text_clear(&conn->packet);
+    rlk_text_clear(&conn->prologue);
+    conn->unheard = 0;
     if (conn->foreign)
         my_add(conn, SQL_SESSION, NULL, 0);
 }
@@ -216,19 +220,28 @@ static int server_error(my_conn *conn, int64_t deadline, rowlock_error *err)
     return class.status;
 }
 
-static int check_packet(my_conn *conn, rowlock_error *err)
+static int refused(my_conn *conn, int64_t deadline, rowlock_error *err)
 {
-    if (conn->packet.failed || conn->json.failed || conn->batch.failed) {
+    int code = (int)mysql_errno(conn->mysql), status = server_error(conn, deadline, err);
+
+    my_prepared_settle(conn, code);
+    return status;
+}
+
+static int check_packet(my_conn *conn, const rlk_text *whole, rowlock_error *err)
+{
+    if (conn->packet.failed || conn->prologue.failed || conn->json.failed || conn->batch.failed) {
         rlk_text_free(&conn->packet);
+        rlk_text_free(&conn->prologue);
         rlk_text_free(&conn->json);
         rlk_text_free(&conn->batch);
         return rlk_fail_memory(err);
     }
-    if (conn->packet.length + 1 > conn->packet_max)
+    if (whole->length + 1 > conn->packet_max)
         return rlk_fail(err, ROWLOCK_EINVAL,
                         "the request has %zu bytes, the server takes %zu: use fewer or shorter "
                         "names, or raise max_allowed_packet",
-                        conn->packet.length + 1, conn->packet_max);
+                        whole->length + 1, conn->packet_max);
     if (conn->dead || my_client_hung_up(conn->mysql)) {
         conn->dead = 1;
         return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
@@ -258,6 +271,8 @@ static int read_result(my_conn *conn, int64_t deadline, MYSQL_RES **sets, size_t
         keep_set(sets, n, result);
         if (mysql_errno(conn->mysql) != 0)
             return 1;
+    } else if (conn->unheard > 0) {
+        conn->unheard--;
     } else if (conn->told_count < MY_TOLD_MAX) {
         conn->told[conn->told_count++] =
             (my_told){mysql_affected_rows(conn->mysql), mysql_insert_id(conn->mysql)};
@@ -267,21 +282,25 @@ static int read_result(my_conn *conn, int64_t deadline, MYSQL_RES **sets, size_t
 
 int my_run_sets(my_conn *conn, int64_t deadline, MYSQL_RES **sets, size_t n, rowlock_error *err)
 {
-    int more = 0, status = check_packet(conn, err), in_time;
+    const rlk_text *whole = conn->prologue.length > 0 ? &conn->prologue : &conn->packet;
+    int more = 0, status, in_time;
 
     memset(sets, 0, n * sizeof *sets);
+    if (whole == &conn->prologue)
+        rlk_text_str(&conn->prologue, conn->packet.failed ? "" : conn->packet.data);
+    status = check_packet(conn, whole, err);
     if (status != ROWLOCK_OK)
         return status;
     conn->told_count = 0;
-    in_time =
-        my_client_query(conn->mysql, conn->packet.data, conn->packet.length, &conn->spin, deadline);
+    in_time = my_client_query(conn->mysql, whole->data, whole->length, &conn->spin, deadline);
     while (in_time && mysql_errno(conn->mysql) == 0 && more == 0)
         in_time = read_result(conn, deadline, sets, n, &more);
     if (!in_time)
         status = unknown(conn, err);
     else if (mysql_errno(conn->mysql) != 0)
-        status = server_error(conn, deadline, err);
+        status = refused(conn, deadline, err);
     if (status == ROWLOCK_OK) {
+        my_prepared_settle(conn, 0);
         conn->foreign = 0;
         return status;
     }

@@ -71,24 +71,42 @@ void my_add_releases(my_conn *conn, const rowlock_op *ops, size_t n, enum my_if_
         add_with_rows(conn, SQL_RELEASE_MANY_ANSWER);
 }
 
+enum { EXCHANGE_COLUMNS = 7 };
+
+/* Of a release, an acquire, or neither: no lock has such a name. */
+static void exchange_row(my_value row[EXCHANGE_COLUMNS], const rowlock_op *release,
+                         const rowlock_op *acquire)
+{
+    const my_value nothing = {.bytes = ""}, zero = my_value_of(0);
+    const rowlock_op *op = release != NULL ? release : acquire;
+
+    row[0] = op != NULL ? my_name_of(op) : nothing;
+    row[1] = op != NULL ? my_owner_of(op) : nothing;
+    row[2] = op != NULL ? my_attempt_of(op) : nothing;
+    row[3] = acquire != NULL ? my_value_of(acquire->ttl_us) : zero;
+    row[4] = acquire != NULL ? my_note_of(acquire) : nothing;
+    row[5] = release != NULL ? my_value_of((int64_t)release->fence) : zero;
+    row[6] = release != NULL ? my_seen_of(release) : nothing;
+}
+
 void my_add_exchange(my_conn *conn, const rowlock_op *releases, size_t n,
                      const rowlock_op *acquires, size_t m)
 {
-    const my_value nothing = {.bytes = ""}, zero = my_value_of(0);
+    my_value few[EXCHANGE_COLUMNS * MY_ROWS_OFTEN], row[EXCHANGE_COLUMNS];
+    size_t padded = my_rows_often(n + m);
 
+    if (padded <= MY_ROWS_OFTEN) {
+        for (size_t i = 0; i < padded; i++)
+            exchange_row(&few[EXCHANGE_COLUMNS * i], i < n ? &releases[i] : NULL,
+                         i >= n && i < n + m ? &acquires[i - n] : NULL);
+        if (my_add_rows_often(conn, SQL_EXCHANGE, SQL_EXCHANGE_TYPES, few, EXCHANGE_COLUMNS,
+                              padded))
+            return;
+    }
     rlk_text_clear(&conn->batch);
     for (size_t i = 0; i < n + m; i++) {
-        int is_release = i < n;
-        const rowlock_op *op = is_release ? &releases[i] : &acquires[i - n];
-        const my_value row[] = {my_name_of(op),
-                                my_owner_of(op),
-                                my_attempt_of(op),
-                                is_release ? zero : my_value_of(op->ttl_us),
-                                is_release ? nothing : my_note_of(op),
-                                is_release ? my_value_of((int64_t)op->fence) : zero,
-                                is_release ? my_seen_of(op) : nothing};
-
-        put_row(conn, row, sizeof row / sizeof *row, i == 0);
+        exchange_row(row, i < n ? &releases[i] : NULL, i < n ? NULL : &acquires[i - n]);
+        put_row(conn, row, EXCHANGE_COLUMNS, i == 0);
     }
     rlk_text_str(&conn->batch, my_sql(conn, SQL_ROW_LAST));
     add_with_rows(conn, SQL_EXCHANGE);

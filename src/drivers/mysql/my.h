@@ -53,6 +53,9 @@ enum my_ssl_mode {
 
 #define MY_TOLD_MAX 8
 
+/* Of how many rows a statement that is prepared may be, and in what steps. */
+enum { MY_ROWS_OFTEN = 64, MY_ROWS_STEP = 8 };
+
 enum my_guess { MY_GUESS_NONE, MY_GUESS_FREE, MY_GUESS_HELD };
 
 /* What the server tells of a statement that has no rows to show. */
@@ -84,13 +87,18 @@ typedef struct my_conn {
     char *prefix, *schema;
     char *database;       /* the connection's own */
     char *sql[SQL_COUNT]; /* with the tables' names, once used */
-    rlk_text packet;      /* what the next my_run() sends */
+    rlk_text packet;      /* what the next my_run() sends, */
+    rlk_text prologue;    /* behind this; empty but where statements are prepared, */
+    size_t unheard;       /* so many */
     rlk_text json;        /* the batch in it */
     rlk_text batch;       /* of many.c and of transaction mode */
     rlk_text here;        /* ... if borrowed: the condition that it is the client's server */
     my_told
         told[MY_TOLD_MAX]; /* by the statements of the last packet without rows, the first ones */
     size_t told_count;
+    /* prepared.c */
+    uint8_t often[SQL_COUNT], rows_often[MY_ROWS_OFTEN / MY_ROWS_STEP + 1];
+    int no_prepare; /* the server has refused to */
 } my_conn;
 
 /* Reads an address. The caller frees it with my_address_free(), also after a failure. */
@@ -134,6 +142,20 @@ void my_add(my_conn *conn, enum sql_statement which, const char *const *literals
 /* The same with values, which need no memory of their own; and one of them, appended. */
 void my_add_values(my_conn *conn, enum sql_statement which, const my_value *values, size_t n);
 void my_put(rlk_text *out, const my_value *value);
+
+/* The same for a statement that is sent often: prepared, where that can be done. It must be a
+ * single one, and nothing but my_add() of what its beginning is may come before it. */
+void my_add_often(my_conn *conn, enum sql_statement which, const my_value *values, size_t n);
+
+/* The same for one of n rows of values, n being what my_rows_often() makes of their number. `types`
+ * is a row that comes before them and says what they are: marks in a list of values have no type,
+ * and without one whatever is sent becomes nothing. 0: it is to be sent as text. */
+int my_add_rows_often(my_conn *conn, enum sql_statement which, enum sql_statement types,
+                      const my_value *values, size_t columns, size_t n);
+size_t my_rows_often(size_t n);
+
+/* After a packet: the server's error, or 0. */
+void my_prepared_settle(my_conn *conn, int code);
 
 /* The text of a statement, which lives as long as the connection. */
 const char *my_sql(my_conn *conn, enum sql_statement which);
