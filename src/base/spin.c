@@ -33,14 +33,12 @@ void rlk_spin_on(rlk_spin *spin, int fd)
     while (poll(&polled, 1, 0) == 0) {
         int64_t before = now;
 
-        if (now >= end) {
+        sched_yield();
+        now = rlk_clock_us();
+        if (now >= end || now - before > YIELDED_US) {
             pass_over(spin);
             return;
         }
-        sched_yield();
-        now = rlk_clock_us();
-        if (now - before > YIELDED_US)
-            return;
     }
-    spin->doubled = 0;
+    spin->doubled /= 2;
 }

@@ -9,14 +9,14 @@
 typedef struct rlk_spin {
     uint32_t most_us; /* for so long; 0: never */
     uint8_t passes;   /* so many answers are slept for, */
-    uint8_t doubled;  /* and after the next one that was looked for in vain twice as many */
+    uint8_t doubled;  /* and after the next one that is looked for in vain twice as many */
 } rlk_spin;
 
 enum { RLK_SPIN_PASSES = 63 }; /* at most */
 
 /* Looks whether the descriptor is readable: who sleeps is woken tens of microseconds later. Whoever
- * else is ready to run goes first, and then it ends, since the processor is wanted. If the time
- * passes in vain the next ones are passed over: the database is far, or slow. */
+ * else is ready to run goes first, and then it ends, since the processor is wanted. After that, or
+ * if the time passes in vain because the database is far or slow, the next ones are passed over. */
 void rlk_spin_on(rlk_spin *spin, int fd);
 
 #endif
