@@ -365,9 +365,13 @@ struct rowlock_driver {
      * fails, and the other was carried out or may have been, the whole is OK, and the ops of the
      * half that failed are BUSY with nothing known: an acquire with an empty holder, a release with
      * `seen` as it was. The core asks for them again, alone. A driver that has this slot answers
-     * several connections at the same time. */
+     * several connections at the same time, unless it says otherwise: */
     int (*exchange)(void *conn, rowlock_op *releases, size_t n, rowlock_op *acquires, size_t m,
                     uint32_t timeout_ms, rowlock_error *err);
+
+    /* Nonzero: of all connections one writes at a time. The core sends what is joined by `exchange`
+     * in one request at a time. */
+    uint8_t has_one_writer;
 };
 
 /* ---- for the functions of drivers' headers --------------------------------------------------- */

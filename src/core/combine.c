@@ -81,18 +81,19 @@ static rlk_combiner *combiner_of(rowlock_client *client, rlk_kind kind)
 
 /* How many requests may be under way, and how many must wait for another one to be worth it?
  *
- * One at a time, but where releases and acquires travel together. There few threads have a
- * connection each, since nothing is gained by sharing one; one connection is left to those who
- * renew. And of many a third is being served while another is on its way to the disk and another
- * wakes up and comes again; but not less than a third, since a request costs as much as twenty
- * operations. */
+ * One at a time, but where releases and acquires travel together and several can write. There few
+ * threads have a connection each, since nothing is gained by sharing one; one connection is left to
+ * those who renew. And of many a third is being served while another is on its way to the disk and
+ * another wakes up and comes again; but not less than a third, since a request costs as much as
+ * twenty operations. */
 static uint32_t most_at_once(const rowlock_client *client, const rlk_combiner *combiner,
                              size_t *least)
 {
     uint32_t connections = client->max_connections[RLK_USE_CALL];
 
     *least = 1;
-    if (!is_joint(client, (rlk_kind)(combiner - client->combiners)) || connections <= 2)
+    if (!is_joint(client, (rlk_kind)(combiner - client->combiners)) || connections <= 2 ||
+        client->driver.has_one_writer)
         return 1;
     if (combiner->crowd <= connections)
         return connections - 1;

@@ -105,6 +105,32 @@ static rowlock_op exchange_beside_locked(struct fixture *f)
     return acquires[1];
 }
 
+/* Of a transaction that keeps "lock", and where only one can write everything: what cannot be done
+ * meanwhile is told so, soon, and done when it is asked for again. */
+static void test_exchange_beside_a_transaction(void **state)
+{
+    struct fixture *f = *state;
+    grant_released(f, "lock", "ann");
+    rowlock_op held = grant(f, "z", "ann"), back = op_of(&held);
+    rowlock_op op = op_new("lock", "bob"), kept = op_new("lock", "cid");
+    void *conn = another(f);
+    rowlock_target target = {.size = sizeof(target), .conn = conn};
+    int status = INT32_MIN;
+    meet_free(f, f->conn);
+    expect_ok(f->driver->lock(&target, &kept, 1, ROWLOCK_WAIT_NONE, 0, CALL_MS, &f->err), &f->err);
+    expect_ok(kept.status, NULL);
+    expect_soon(2000000, status = f->driver->exchange(f->conn, &back, 1, &op, 1, CALL_MS, &f->err));
+    expect_ok(status, &f->err);
+    expect_status(ROWLOCK_BUSY, op.status, NULL);
+    if (back.status != ROWLOCK_OK)
+        expect_nothing_known(&back);
+    expect_ok(f->driver->end(conn, 1, CALL_MS, &f->err), &f->err);
+    expect_ok(try_release(f, f->conn, &back), NULL);
+    assert_int_equal(row_of(f, "z").hold_count, 0);
+    expect_ok(try_acquire(f, f->conn, &op), NULL);
+    assert_true(op.fence > kept.fence);
+}
+
 static void test_exchange_beside_a_locked_free_row(void **state)
 {
     struct fixture *f = *state;
@@ -353,6 +379,7 @@ static void test_exchange_leaves_no_bell_behind(void **state)
 
 static const struct test_case cases[] = {
     CASE_IF(test_exchange_beside_a_locked_row_to_be_released, ROWS),
+    CASE_IF(test_exchange_beside_a_transaction, BACKEND_EXCHANGE | BACKEND_TRANSACTIONS),
     CASE_IF(test_exchange_beside_a_locked_free_row, ROWS),
     CASE_IF(test_exchange_beside_an_own_row_that_is_locked, ROWS),
     CASE_IF(test_exchange_beside_a_locked_held_row, ROWS),

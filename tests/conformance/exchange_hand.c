@@ -348,7 +348,7 @@ static void test_connection_that_gave_its_bell_up_waits_again(void **state)
         rowlock_op op = hand_over(f, a, &back);
         expect_handed(f, &back, &op);
         rowlock_op ann = queue_up(f, a, "lock", "ann"), cid = queue_up(f, c, "lock", "cid");
-        assert_int_equal(ann.rings, held.rings);
+        assert_int_equal(ann.rings, cid.rings);
         assert_true(cid.ticket > ann.ticket);
         give_back(f, f->conn, &op);
         expect_ok(await_turn(f, a, &ann), NULL);

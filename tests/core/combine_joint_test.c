@@ -113,6 +113,26 @@ static void test_no_name_is_twice_in_a_half(void **state)
     assert_int_equal(fake_find(askers[N - 1].name)->hold_count, 2);
 }
 
+static void test_where_one_can_write_there_is_one_request(void **state)
+{
+    (void)state;
+    scene_open_one_writer();
+    for (size_t i = 1; i < 10; i++)
+        assert_status(OK, ask_acquire(&askers[i]));
+    request_count = 0;
+    gate_hold(1);
+    askers[0].ask = ask_acquire;
+    start(&askers[0]);
+    await_held(1);
+    come(1, 10, ask_release);
+    come(10, N, ask_acquire);
+    part();
+    assert_int_equal(request_count, 2);
+    assert_int_equal(requests[1].n, N - 1);
+    assert_int_equal(requests[1].releases, 9);
+    assert_int_equal(fake_most_connections(), 1);
+}
+
 /* ---- requests that fail ---- */
 
 static void test_half_that_is_refused_is_asked_for_one_by_one(void **state)
@@ -258,6 +278,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(test_both_travel_in_one_request),
         CASE(test_one_kind_alone_is_no_exchange),
+        CASE(test_where_one_can_write_there_is_one_request),
         CASE(test_what_is_released_in_a_request_is_acquired_in_it),
         CASE(test_no_name_is_twice_in_a_half),
         CASE(test_half_that_is_refused_is_asked_for_one_by_one),

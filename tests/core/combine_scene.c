@@ -276,7 +276,7 @@ static int scene_exchange(void *conn, rowlock_op *releases, size_t n, rowlock_op
 
 /* ---- set-up */
 
-static void open_scene(const rowlock_options *options, int has_exchange)
+static void open_scene(const rowlock_options *options, int has_exchange, int has_one_writer)
 {
     rowlock_driver driver = *fake_driver();
 
@@ -284,6 +284,7 @@ static void open_scene(const rowlock_options *options, int has_exchange)
     driver.renew = scene_renew;
     driver.release = scene_release;
     driver.exchange = has_exchange ? scene_exchange : NULL;
+    driver.has_one_writer = has_one_writer != 0;
     rowlock_close(&client);
     assert_status(OK, rowlock_open(&client, &driver, "fake", options, NULL));
     request_count = 0;
@@ -291,12 +292,17 @@ static void open_scene(const rowlock_options *options, int has_exchange)
 
 void scene_open(const rowlock_options *options)
 {
-    open_scene(options, 0);
+    open_scene(options, 0, 0);
 }
 
 void scene_open_joint(const rowlock_options *options)
 {
-    open_scene(options, 1);
+    open_scene(options, 1, 0);
+}
+
+void scene_open_one_writer(void)
+{
+    open_scene(NULL, 1, 1);
 }
 
 int scene_set_up(void **state)

@@ -45,7 +45,8 @@ extern size_t request_count;
 int scene_set_up(void **state);
 int scene_tear_down(void **state);
 void scene_open(const rowlock_options *options);       /* another client instead, */
-void scene_open_joint(const rowlock_options *options); /* and one whose driver has `exchange` */
+void scene_open_joint(const rowlock_options *options); /* one whose driver has `exchange`, */
+void scene_open_one_writer(void);                      /* and one where only one can write */
 
 int ask_acquire(struct asker *asker);
 int ask_renew(struct asker *asker);

@@ -216,6 +216,8 @@ static const rowlock_driver driver = {
     .look = lite_look,
     .waiters = lite_waiters,
     .diagnose = lite_diagnose,
+    .exchange = lite_exchange,
+    .has_one_writer = 1,
 };
 
 const rowlock_driver *rowlock_sqlite(void)

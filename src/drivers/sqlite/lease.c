@@ -404,6 +404,44 @@ int lite_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, row
     return tell_locked(conn, lite_call(conn, each, &b, timeout_ms, err), err);
 }
 
+/* ---- exchange */
+
+/* The batch to be released, and behind it the one to be acquired. */
+static int exchange(lite_conn *conn, void *payload)
+{
+    batch *releases = payload, *acquires = releases + 1;
+    int status = lite_begin(conn);
+
+    for (size_t i = 0; i < releases->n && status == ROWLOCK_OK; i++)
+        status = release_one(conn, &releases->ops[i]);
+    for (size_t i = 0; i < acquires->n && status == ROWLOCK_OK; i++) {
+        rowlock_op *op = &acquires->ops[i];
+
+        status = peek(conn, op);
+        if (status == ROWLOCK_OK && op->status == ROWLOCK_OK)
+            status = take_turn(conn, op);
+    }
+    return status == ROWLOCK_OK ? lite_commit(conn) : status;
+}
+
+int lite_exchange(void *state, rowlock_op *releases, size_t n, rowlock_op *acquires, size_t m,
+                  uint32_t timeout_ms, rowlock_error *err)
+{
+    lite_conn *conn = state;
+    batch both[] = {{.ops = releases, .n = n}, {.ops = acquires, .n = m}};
+    int status;
+
+    conn->lock_ms = ACQUIRE_WAIT_MS;
+    status = lite_call(conn, exchange, both, timeout_ms, err);
+    if (!lite_was_locked_out(conn, status))
+        return status;
+    for (size_t i = 0; i < n; i++)
+        releases[i].status = ROWLOCK_BUSY;
+    for (size_t i = 0; i < m; i++)
+        lite_no_holder(&acquires[i]);
+    return rlk_ok(err);
+}
+
 /* ---- force_release */
 
 static int force_one(lite_conn *conn, rowlock_op *op)

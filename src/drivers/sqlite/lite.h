@@ -236,6 +236,8 @@ int lite_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeou
                  rowlock_error *err);
 int lite_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 int lite_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
+int lite_exchange(void *conn, rowlock_op *releases, size_t n, rowlock_op *acquires, size_t m,
+                  uint32_t timeout_ms, rowlock_error *err);
 int lite_force_release(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
 int lite_reap(void *conn, uint64_t *out, rowlock_mark *mark, int64_t retention_us, uint32_t limit,
               uint32_t timeout_ms, rowlock_error *err);
