@@ -782,8 +782,8 @@ DELETE FROM rowlock_waiters
 
 -- The place of @rowlock_ticket: the columns of acquire_answer, of which `queue` is the life of the
 -- ticket right before; then that ticket and whether it has a bell, the one the lock was last taken by and
--- whether its bell is with somebody, the life of the ticket itself (NULL: it is not there), its number,
--- whether it got a bell, and whether the row could not be marked.
+-- whether its bell is with somebody, the life of the ticket itself (NULL: it is not there, or past), its
+-- number, whether it got a bell, and whether the row could not be marked.
 -- name: place_one
 SELECT 0,
        l.owner = @rowlock_owner                     AS own,
@@ -805,7 +805,10 @@ SELECT 0,
        l.wait_until < @rowlock_now + @rowlock_life  AS unmarked
   FROM (SELECT 1) AS one
        LEFT JOIN rowlock_locks AS l ON l.name = @rowlock_name
-       LEFT JOIN rowlock_waiters AS q ON q.name = @rowlock_name AND q.ticket = @rowlock_ticket
+       LEFT JOIN rowlock_waiters AS q
+         ON q.name = @rowlock_name
+        AND q.ticket = @rowlock_ticket
+        AND q.ticket > COALESCE(l.ticket, 0)
        LEFT JOIN rowlock_waiters AS b
          ON b.name = @rowlock_name
         AND b.ticket = (SELECT p.ticket
@@ -903,12 +906,14 @@ DELETE FROM rowlock_waiters
    AND ticket = ?
    AND has_bell <> 0;
 
--- Before acquire_one, with a ticket: no new tenure if it does not live.
+-- Before acquire_one, with a ticket: no new tenure if it does not live, or is past.
 -- name: turn
 SELECT COUNT(*) = 0 INTO @rowlock_closed
   FROM rowlock_waiters AS q
+       LEFT JOIN rowlock_locks AS l ON l.name = q.name
  WHERE q.name = @rowlock_name
    AND q.ticket = @rowlock_ticket
+   AND q.ticket > COALESCE(l.ticket, 0)
    AND q.expire_time > @rowlock_now;
 
 -- name: leave
@@ -987,7 +992,10 @@ SELECT w.i,
            owner  VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
            ticket BIGINT       PATH '$[8]')) AS w
        LEFT JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
-       LEFT JOIN rowlock_waiters AS q ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
+       LEFT JOIN rowlock_waiters AS q
+         ON q.name = UNHEX(w.name)
+        AND q.ticket = w.ticket
+        AND q.ticket > COALESCE(l.ticket, 0);
 
 -- One page: ? first name, ? the last one of the page before, ? its ticket, ? 1 if there is an end, ? end,
 -- ? how many.
@@ -1043,8 +1051,9 @@ COMMIT;
 
 -- One batch: looks where it is to end, so that no batch takes as long as the table; finds dead rows
 -- behind ? (name) by a plain read, locks those that are still dead and not locked, deletes them.
--- ? retention; ? after, ? looks at one row more than this; ? after, ? how many; ? how many. Answers how
--- many were deleted, and behind which name the next batch starts, if there is any.
+-- Tickets that are past because these rows say so go first. ? retention; ? after, ? looks at one row more
+-- than this; ? after, ? how many; ? how many. Answers how many were deleted, and behind which name the next
+-- batch starts, if there is any.
 -- name: reap
 SET @rowlock_limit = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ?,
     @rowlock_end   = NULL;
@@ -1073,6 +1082,23 @@ SELECT JSON_ARRAYAGG(w.name) INTO @rowlock_dead
                AND k.expire_time < @rowlock_limit
                AND k.fence < @rowlock_limit
                FOR UPDATE SKIP LOCKED);
+SELECT JSON_ARRAYAGG(JSON_ARRAY(w.name, q.ticket)) INTO @rowlock_off
+  FROM JSON_TABLE(COALESCE(@rowlock_dead, '[]'), '$[*]' COLUMNS (
+           name VARCHAR(510) CHARACTER SET latin1 PATH '$')) AS w
+       STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
+       STRAIGHT_JOIN rowlock_waiters AS q ON q.name = l.name AND q.ticket <= l.ticket
+ WHERE l.ticket > 0
+   AND 1 = (SELECT 1
+              FROM rowlock_waiters AS p
+             WHERE p.name = q.name
+               AND p.ticket = q.ticket
+               FOR UPDATE SKIP LOCKED);
+DELETE q
+  FROM JSON_TABLE(COALESCE(@rowlock_off, '[]'), '$[*]' COLUMNS (
+           name   VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           ticket BIGINT       PATH '$[1]')) AS w
+       STRAIGHT_JOIN rowlock_waiters AS q FORCE INDEX (PRIMARY)
+          ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
 DELETE k
   FROM JSON_TABLE(COALESCE(@rowlock_dead, '[]'), '$[*]' COLUMNS (
            name VARCHAR(510) CHARACTER SET latin1 PATH '$')) AS w
