@@ -725,7 +725,8 @@ SELECT q.expire_time - @rowlock_now
 -- rowlock_locks.ticket, which the lock was last taken by, is past: so every search has a lower end. A
 -- bell is a named lock of the server's, whose name is @rowlock_bell (which tells the database, the
 -- prefix and the lock) with the ticket behind it. It is had before the ticket can be seen, and is given
--- back after the COMMIT, so whoever gets it and still sees the ticket knows that its connection is gone.
+-- back after the COMMIT, so whoever gets it and still sees the ticket in the queue knows that its connection
+-- is gone.
 --
 -- Rows of rowlock_locks are locked before those of rowlock_waiters, and never waited for here. Of the
 -- latter only the dead, the heard and one's own are ever waited for, in the order of the key.
@@ -821,6 +822,73 @@ SELECT 0,
                          LIMIT 1);
 COMMIT;
 
+-- The same on a connection whose last ticket was served by turn_free, which has left it behind: it becomes
+-- the new one, with a bell, if the lock's row has a mark that need not be renewed. So no row of rowlock_locks
+-- is locked, and this is a transaction by itself. Changes nothing otherwise: then come those above. Whether
+-- the old ticket is past is looked at once more. The scalar subqueries cannot become joins, which would lock
+-- what they read; the innermost table is read before anything is written, as MySQL wants it. Assignments go
+-- from left to right; the ticket is told by LAST_INSERT_ID.
+-- ? name, ? name, ? owner, ? life, ? bell, ? bell, ? name, ? old ticket, ? name, ? old ticket, ? life
+-- name: enqueue_again
+UPDATE rowlock_waiters AS w
+   SET w.ticket      = LAST_INSERT_ID(GREATEST(
+                           TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+                           (SELECT l.ticket
+                              FROM rowlock_locks AS l
+                             WHERE l.name = ?) + 1,
+                           (SELECT m.ticket
+                              FROM (SELECT MAX(q.ticket) AS ticket
+                                      FROM rowlock_waiters AS q
+                                     WHERE q.name = ?) AS m) + 1)),
+       w.owner       = ?,
+       w.since_time  = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+       w.expire_time = w.since_time + ?,
+       w.has_bell    = IF(? = '', 0, COALESCE(GET_LOCK(CONCAT(?, w.ticket), 0), 0))
+ WHERE w.name = ?
+   AND w.ticket = ?
+   AND 1 = (SELECT 1
+              FROM rowlock_locks AS l
+             WHERE l.name = ?
+               AND l.ticket >= ?
+               AND l.wait_until >= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?);
+
+-- Behind it: the columns of place_one. ? owner, ? bell, ? bell, ? old ticket, ? name
+-- name: place_again
+SELECT 0,
+       l.owner = ?                                  AS own,
+       0                                            AS mine,
+       l.fence,
+       l.hold_count,
+       l.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS remaining,
+       l.owner,
+       0                                            AS late,
+       b.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS queue,
+       b.ticket,
+       b.has_bell,
+       l.ticket                                     AS last,
+       b.ticket IS NULL
+       AND ? <> ''
+       AND IS_FREE_LOCK(CONCAT(?, l.ticket)) = 0    AS has_last,
+       q.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS life,
+       q.ticket,
+       q.has_bell,
+       0                                            AS unmarked
+  FROM rowlock_waiters AS q
+       STRAIGHT_JOIN rowlock_locks AS l ON l.name = q.name
+       LEFT JOIN rowlock_waiters AS b
+         ON b.name = q.name
+        AND b.ticket = (SELECT p.ticket
+                          FROM rowlock_waiters AS p
+                         WHERE p.name = q.name
+                           AND p.ticket > ?
+                           AND p.ticket > l.ticket
+                           AND p.ticket < q.ticket
+                           AND p.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+                         ORDER BY p.ticket DESC
+                         LIMIT 1)
+ WHERE q.name = ?
+   AND q.ticket = LAST_INSERT_ID();
+
 -- The same for a batch: one ticket in the queues of several names. There are no bells: nobody could wait
 -- for several.
 -- name: enqueue
@@ -896,6 +964,69 @@ COMMIT;
 -- statement before that (error 3024). ? milliseconds, ? bell, ? seconds
 -- name: hear
 SELECT /*+ MAX_EXECUTION_TIME(?) */ GET_LOCK(?, ?);
+
+-- The usual end of a wait, in one statement as acquire_free: the row is free and not locked, and of those who
+-- live the ticket is the first one above the row's. It stays behind, past as it is now: enqueue_again uses it
+-- again, or it is reaped. The second number is the ticket whose bell was heard, 0: none. Unless that was
+-- served, there is more to it; and if it was, nothing below it need be searched. The tickets are read when
+-- the row is locked, without locking any.
+-- ? ttl, ? name, ? heard, ? name, ? heard, ? ticket, ? ticket, ? owner, ? attempt, ? note, ? ticket
+-- name: turn_free
+INSERT INTO rowlock_locks
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
+SELECT l.name, '', 0, 0, '',
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?
+  FROM rowlock_locks AS l
+ WHERE l.name = ?
+   AND (l.hold_count = 0
+        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   AND l.ticket >= ?
+   AND (SELECT q.ticket
+          FROM rowlock_waiters AS q
+         WHERE q.name = ?
+           AND q.ticket > ?
+           AND q.ticket > l.ticket
+           AND q.ticket <= ?
+           AND q.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+         ORDER BY q.ticket
+         LIMIT 1) = ?
+   FOR UPDATE SKIP LOCKED
+ON DUPLICATE KEY UPDATE
+       fence        = LAST_INSERT_ID(GREATEST(rowlock_locks.fence + 1, VALUES(acquire_time))),
+       owner        = ?,
+       hold_count   = 1,
+       attempt      = ?,
+       note         = ?,
+       acquire_time = VALUES(acquire_time),
+       expire_time  = VALUES(expire_time),
+       ticket       = ?;
+
+-- The same on MariaDB, as acquire_free_update.
+-- ? owner, ? attempt, ? note, ? ttl, ? ticket, ? name, ? heard, ? name, ? heard, ? ticket, ? ticket
+-- name: turn_free_update
+UPDATE rowlock_locks AS l
+   SET l.acquire_time = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+       l.fence        = LAST_INSERT_ID(GREATEST(l.fence + 1, l.acquire_time)),
+       l.owner        = ?,
+       l.hold_count   = 1,
+       l.attempt      = ?,
+       l.note         = ?,
+       l.expire_time  = l.acquire_time + ?,
+       l.ticket       = ?
+ WHERE l.name = ?
+   AND (l.hold_count = 0
+        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   AND l.ticket >= ?
+   AND (SELECT q.ticket
+          FROM rowlock_waiters AS q
+         WHERE q.name = ?
+           AND q.ticket > ?
+           AND q.ticket > l.ticket
+           AND q.ticket <= ?
+           AND q.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+         ORDER BY q.ticket
+         LIMIT 1) = ?;
 
 -- After that, with the try: gives the bell to the next one who waits for it, and takes the ticket of a
 -- connection that is gone off the queue. ? bell, ? name, ? ticket of the bell

@@ -2,7 +2,7 @@
  *
  * The usual cases of one lock: one statement. What came of it is in the server's OK, so that
  * nothing is read. */
-#include "batch.h"
+#include "queue.h"
 
 /* After a transaction of the application's the session is to be set up again first. And no
  * transaction may be open, in which a statement would not be its own: with completion_type CHAIN,
@@ -105,6 +105,54 @@ int my_acquire_direct(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_e
     if (conn->guess == MY_GUESS_HELD)
         return look_held(conn, op, deadline, err);
     return ROWLOCK_OK;
+}
+
+static void add_turn(my_conn *conn, const rowlock_op *op, uint64_t heard)
+{
+    const my_value name = my_name_of(op), owner = my_owner_of(op), attempt = my_attempt_of(op),
+                   note = my_note_of(op), ttl = my_value_of(op->ttl_us),
+                   ticket = my_value_of((int64_t)op->ticket), last = my_value_of((int64_t)heard);
+    const my_value insert[] = {ttl,    name,  last,    name, last,  ticket,
+                               ticket, owner, attempt, note, ticket};
+    const my_value update[] = {owner, attempt, note, ttl,    ticket, name,
+                               last,  name,    last, ticket, ticket};
+
+    if (!my_is_maria(conn)) {
+        my_add_values(conn, SQL_TURN_FREE, insert, sizeof insert / sizeof *insert);
+        return;
+    }
+    my_add(conn, SQL_NO_WAIT, NULL, 0);
+    my_add_values(conn, SQL_TURN_FREE_UPDATE, update, sizeof update / sizeof *update);
+}
+
+static void add_hush(my_conn *conn, const rowlock_op *op, uint64_t heard)
+{
+    char name[MY_BELL_SIZE];
+    my_value bell;
+
+    my_bell_name(name, conn, op, heard);
+    bell = my_bell_value(name);
+    my_add_values(conn, SQL_RING, &bell, 1);
+}
+
+int my_turn_direct(my_conn *conn, rowlock_op *op, uint64_t heard, int64_t deadline,
+                   rowlock_error *err)
+{
+    int status;
+
+    if (!my_is_direct(conn))
+        return ROWLOCK_OK;
+    my_start(conn);
+    if (heard != 0)
+        add_hush(conn, op, heard);
+    add_turn(conn, op, heard);
+    status = my_run(conn, deadline, NULL, err);
+    if (status != ROWLOCK_OK)
+        return my_is_locked(status, err) ? rlk_ok(err) : status;
+    read_acquire(op, &conn->told[heard != 0]);
+    if (op->status == ROWLOCK_OK)
+        my_leave_behind(conn, op);
+    return status;
 }
 
 int my_release_direct(my_conn *conn, rowlock_op *op, int looks, const char *bell, int64_t deadline,

@@ -77,7 +77,10 @@ typedef struct my_conn {
     int in_line;     /* the last lock was absent, or marked as waited for */
     int guess;       /* enum my_guess: what the next locks will be like, by the last ones */
     size_t met_free; /* of the last locks, how many a short statement has got or would have */
-    char bell[MY_BELL_SIZE]; /* the one that it has; empty: none */
+    char bell[MY_BELL_SIZE];    /* the one that it has; empty: none */
+    uint64_t first;             /* a ticket that was the first one, of a lock that was free */
+    uint64_t left;              /* a ticket that was served and stayed behind; 0: none */
+    char left_in[MY_BELL_SIZE]; /* ... in that queue: the bells of its lock, without a ticket */
     size_t packet_max;
     uint32_t spin_us; /* see rowlock_config */
     char *prefix, *schema;
