@@ -402,6 +402,57 @@ UPDATE rowlock_locks AS l
         OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
    AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 
+-- The same where the last lock was marked as waited for: a mark lasts for longer than a wait, so the tickets are
+-- looked at, when the row is locked. Not above, since a condition costs time though it is not met.
+-- ? ttl, ? name, ? name, ? tickets below this one come first, ? owner, ? attempt, ? note
+-- name: acquire_marked
+INSERT INTO rowlock_locks
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
+SELECT l.name, '', 0, 0, '',
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?
+  FROM rowlock_locks AS l
+ WHERE l.name = ?
+   AND (l.hold_count = 0
+        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   AND (SELECT 1
+          FROM rowlock_waiters AS q
+         WHERE q.name = ?
+           AND q.ticket > l.ticket
+           AND q.ticket < ?
+           AND q.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+         LIMIT 1) IS NULL
+   FOR UPDATE SKIP LOCKED
+ON DUPLICATE KEY UPDATE
+       fence        = LAST_INSERT_ID(GREATEST(rowlock_locks.fence + 1, VALUES(acquire_time))),
+       owner        = ?,
+       hold_count   = 1,
+       attempt      = ?,
+       note         = ?,
+       acquire_time = VALUES(acquire_time),
+       expire_time  = VALUES(expire_time);
+
+-- ? owner, ? attempt, ? note, ? ttl, ? name, ? name, ? tickets below this one come first
+-- name: acquire_marked_update
+UPDATE rowlock_locks AS l
+   SET l.acquire_time = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+       l.fence        = LAST_INSERT_ID(GREATEST(l.fence + 1, l.acquire_time)),
+       l.owner        = ?,
+       l.hold_count   = 1,
+       l.attempt      = ?,
+       l.note         = ?,
+       l.expire_time  = l.acquire_time + ?
+ WHERE l.name = ?
+   AND (l.hold_count = 0
+        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   AND (SELECT 1
+          FROM rowlock_waiters AS q
+         WHERE q.name = ?
+           AND q.ticket > l.ticket
+           AND q.ticket < ?
+           AND q.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+         LIMIT 1) IS NULL;
+
 -- Before an UPDATE, on MariaDB: zero seconds, which MySQL does not know.
 -- name: no_wait
 SET STATEMENT innodb_lock_wait_timeout = 0 FOR
@@ -609,6 +660,28 @@ SELECT 0,
        l.owner,
        0                                            AS late,
        NULL                                         AS queue
+  FROM rowlock_locks AS l
+ WHERE l.name = ?;
+
+-- The same where it was marked as waited for: a lock that is free may be others' to take.
+-- ? owner, ? tickets below this one come first, ? name
+-- name: acquire_look_marked
+SELECT 0,
+       l.owner = ?                                  AS own,
+       0                                            AS mine,
+       l.fence,
+       l.hold_count,
+       l.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS remaining,
+       l.owner,
+       0                                            AS late,
+       (SELECT q.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+          FROM rowlock_waiters AS q
+         WHERE q.name = l.name
+           AND q.ticket > l.ticket
+           AND q.ticket < ?
+           AND q.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+         ORDER BY q.ticket
+         LIMIT 1)                                   AS queue
   FROM rowlock_locks AS l
  WHERE l.name = ?;
 
