@@ -147,6 +147,24 @@ static void test_bell_beside_a_locked_row_is_heard_for_nothing(void **state)
     expect_ok(await_turn(f, p.b, &p.op), NULL);
 }
 
+/* Tickets are read, and not locked: those who come and go meanwhile are in nobody's way, nor is who
+ * takes the lock in theirs. */
+static void test_bell_beside_locked_tickets_is_heard(void **state)
+{
+    struct fixture *f = *state;
+    struct pair p = pair_open(f);
+    if (p.op.before == 0)
+        return;
+    rowlock_op last = queue_up_for(f, "lock", "col", LONG_US);
+    void *session = sql_begin(f);
+    sql_in(f, session, "BEGIN");
+    sql_in(f, session, "SELECT MAX(ticket) FROM (SELECT ticket FROM rowlock_waiters FOR UPDATE) q");
+    give_back(f, p.a, &p.held);
+    expect_ok(try_turn(f, p.b, &p.op, WAIT_MS), NULL);
+    sql_end(f, session);
+    assert_true(in_queue(f, &last) && !in_queue(f, &p.op));
+}
+
 #define SQL (BACKEND_TICKETS | BACKEND_SQL)
 
 static const struct test_case cases[] = {
@@ -158,6 +176,7 @@ static const struct test_case cases[] = {
     CASE_IF(test_turn_by_a_bell_uses_the_ticket_up, BACKEND_TICKETS),
     CASE_IF(test_turn_by_a_bell_can_be_repeated, BACKEND_TICKETS),
     CASE_IF(test_bell_beside_a_locked_row_is_heard_for_nothing, SQL | BACKEND_ROW_LOCKS),
+    CASE_IF(test_bell_beside_locked_tickets_is_heard, SQL | BACKEND_ROW_LOCKS),
 };
 
 const struct suite queue_heard_suite = SUITE("queue_heard", cases);
