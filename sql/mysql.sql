@@ -402,6 +402,57 @@ UPDATE rowlock_locks AS l
         OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
    AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 
+-- The same where the last lock was marked as waited for: a mark lasts for longer than a wait, so the tickets are
+-- looked at, when the row is locked. Not above, since a condition costs time though it is not met.
+-- ? ttl, ? name, ? name, ? tickets below this one come first, ? owner, ? attempt, ? note
+-- name: acquire_marked
+INSERT INTO rowlock_locks
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
+SELECT l.name, '', 0, 0, '',
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?
+  FROM rowlock_locks AS l
+ WHERE l.name = ?
+   AND (l.hold_count = 0
+        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   AND (SELECT 1
+          FROM rowlock_waiters AS q
+         WHERE q.name = ?
+           AND q.ticket > l.ticket
+           AND q.ticket < ?
+           AND q.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+         LIMIT 1) IS NULL
+   FOR UPDATE SKIP LOCKED
+ON DUPLICATE KEY UPDATE
+       fence        = LAST_INSERT_ID(GREATEST(rowlock_locks.fence + 1, VALUES(acquire_time))),
+       owner        = ?,
+       hold_count   = 1,
+       attempt      = ?,
+       note         = ?,
+       acquire_time = VALUES(acquire_time),
+       expire_time  = VALUES(expire_time);
+
+-- ? owner, ? attempt, ? note, ? ttl, ? name, ? name, ? tickets below this one come first
+-- name: acquire_marked_update
+UPDATE rowlock_locks AS l
+   SET l.acquire_time = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+       l.fence        = LAST_INSERT_ID(GREATEST(l.fence + 1, l.acquire_time)),
+       l.owner        = ?,
+       l.hold_count   = 1,
+       l.attempt      = ?,
+       l.note         = ?,
+       l.expire_time  = l.acquire_time + ?
+ WHERE l.name = ?
+   AND (l.hold_count = 0
+        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   AND (SELECT 1
+          FROM rowlock_waiters AS q
+         WHERE q.name = ?
+           AND q.ticket > l.ticket
+           AND q.ticket < ?
+           AND q.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+         LIMIT 1) IS NULL;
+
 -- Before an UPDATE, on MariaDB: zero seconds, which MySQL does not know.
 -- name: no_wait
 SET STATEMENT innodb_lock_wait_timeout = 0 FOR
@@ -618,6 +669,28 @@ SELECT 0,
   FROM rowlock_locks AS l
  WHERE l.name = ?;
 
+-- The same where it was marked as waited for: a lock that is free may be others' to take.
+-- ? owner, ? tickets below this one come first, ? name
+-- name: acquire_look_marked
+SELECT 0,
+       l.owner = ?                                  AS own,
+       0                                            AS mine,
+       l.fence,
+       l.hold_count,
+       l.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS remaining,
+       l.owner,
+       0                                            AS late,
+       (SELECT q.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+          FROM rowlock_waiters AS q
+         WHERE q.name = l.name
+           AND q.ticket > l.ticket
+           AND q.ticket < ?
+           AND q.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+         ORDER BY q.ticket
+         LIMIT 1)                                   AS queue
+  FROM rowlock_locks AS l
+ WHERE l.name = ?;
+
 -- A single lock, whatever its row is like, without JSON and the temporary tables that reading it takes;
 -- @rowlock_closed would mean no new tenure, whoever waits.
 -- ? name, ? owner, ? attempt, ? ttl, ? note, ? ticket, ? tickets below this one come first
@@ -731,7 +804,8 @@ SELECT q.expire_time - @rowlock_now
 -- rowlock_locks.ticket, which the lock was last taken by, is past: so every search has a lower end. A
 -- bell is a named lock of the server's, whose name is @rowlock_bell (which tells the database, the
 -- prefix and the lock) with the ticket behind it. It is had before the ticket can be seen, and is given
--- back after the COMMIT, so whoever gets it and still sees the ticket knows that its connection is gone.
+-- back after the COMMIT, so whoever gets it and still sees the ticket in the queue knows that its connection
+-- is gone.
 --
 -- Rows of rowlock_locks are locked before those of rowlock_waiters, and never waited for here. Of the
 -- latter only the dead, the heard and one's own are ever waited for, in the order of the key.
@@ -788,8 +862,8 @@ DELETE FROM rowlock_waiters
 
 -- The place of @rowlock_ticket: the columns of acquire_answer, of which `queue` is the life of the
 -- ticket right before; then that ticket and whether it has a bell, the one the lock was last taken by and
--- whether its bell is with somebody, the life of the ticket itself (NULL: it is not there), its number,
--- whether it got a bell, and whether the row could not be marked.
+-- whether its bell is with somebody, the life of the ticket itself (NULL: it is not there, or past), its
+-- number, whether it got a bell, and whether the row could not be marked.
 -- name: place_one
 SELECT 0,
        l.owner = @rowlock_owner                     AS own,
@@ -811,7 +885,10 @@ SELECT 0,
        l.wait_until < @rowlock_now + @rowlock_life  AS unmarked
   FROM (SELECT 1) AS one
        LEFT JOIN rowlock_locks AS l ON l.name = @rowlock_name
-       LEFT JOIN rowlock_waiters AS q ON q.name = @rowlock_name AND q.ticket = @rowlock_ticket
+       LEFT JOIN rowlock_waiters AS q
+         ON q.name = @rowlock_name
+        AND q.ticket = @rowlock_ticket
+        AND q.ticket > COALESCE(l.ticket, 0)
        LEFT JOIN rowlock_waiters AS b
          ON b.name = @rowlock_name
         AND b.ticket = (SELECT p.ticket
@@ -823,6 +900,73 @@ SELECT 0,
                          ORDER BY p.ticket DESC
                          LIMIT 1);
 COMMIT;
+
+-- The same on a connection whose last ticket was served by turn_free, which has left it behind: it becomes
+-- the new one, with a bell, if the lock's row has a mark that need not be renewed. So no row of rowlock_locks
+-- is locked, and this is a transaction by itself. Changes nothing otherwise: then come those above. Whether
+-- the old ticket is past is looked at once more. The scalar subqueries cannot become joins, which would lock
+-- what they read; the innermost table is read before anything is written, as MySQL wants it. Assignments go
+-- from left to right; the ticket is told by LAST_INSERT_ID.
+-- ? name, ? name, ? owner, ? life, ? bell, ? bell, ? name, ? old ticket, ? name, ? old ticket, ? life
+-- name: enqueue_again
+UPDATE rowlock_waiters AS w
+   SET w.ticket      = LAST_INSERT_ID(GREATEST(
+                           TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+                           (SELECT l.ticket
+                              FROM rowlock_locks AS l
+                             WHERE l.name = ?) + 1,
+                           (SELECT m.ticket
+                              FROM (SELECT MAX(q.ticket) AS ticket
+                                      FROM rowlock_waiters AS q
+                                     WHERE q.name = ?) AS m) + 1)),
+       w.owner       = ?,
+       w.since_time  = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+       w.expire_time = w.since_time + ?,
+       w.has_bell    = IF(? = '', 0, COALESCE(GET_LOCK(CONCAT(?, w.ticket), 0), 0))
+ WHERE w.name = ?
+   AND w.ticket = ?
+   AND 1 = (SELECT 1
+              FROM rowlock_locks AS l
+             WHERE l.name = ?
+               AND l.ticket >= ?
+               AND l.wait_until >= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?);
+
+-- Behind it: the columns of place_one. ? owner, ? bell, ? bell, ? old ticket, ? name
+-- name: place_again
+SELECT 0,
+       l.owner = ?                                  AS own,
+       0                                            AS mine,
+       l.fence,
+       l.hold_count,
+       l.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS remaining,
+       l.owner,
+       0                                            AS late,
+       b.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS queue,
+       b.ticket,
+       b.has_bell,
+       l.ticket                                     AS last,
+       b.ticket IS NULL
+       AND ? <> ''
+       AND IS_FREE_LOCK(CONCAT(?, l.ticket)) = 0    AS has_last,
+       q.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS life,
+       q.ticket,
+       q.has_bell,
+       0                                            AS unmarked
+  FROM rowlock_waiters AS q
+       STRAIGHT_JOIN rowlock_locks AS l ON l.name = q.name
+       LEFT JOIN rowlock_waiters AS b
+         ON b.name = q.name
+        AND b.ticket = (SELECT p.ticket
+                          FROM rowlock_waiters AS p
+                         WHERE p.name = q.name
+                           AND p.ticket > ?
+                           AND p.ticket > l.ticket
+                           AND p.ticket < q.ticket
+                           AND p.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+                         ORDER BY p.ticket DESC
+                         LIMIT 1)
+ WHERE q.name = ?
+   AND q.ticket = LAST_INSERT_ID();
 
 -- The same for a batch: one ticket in the queues of several names. There are no bells: nobody could wait
 -- for several.
@@ -900,6 +1044,69 @@ COMMIT;
 -- name: hear
 SELECT /*+ MAX_EXECUTION_TIME(?) */ GET_LOCK(?, ?);
 
+-- The usual end of a wait, in one statement as acquire_free: the row is free and not locked, and of those who
+-- live the ticket is the first one above the row's. It stays behind, past as it is now: enqueue_again uses it
+-- again, or it is reaped. The second number is the ticket whose bell was heard, 0: none. Unless that was
+-- served, there is more to it; and if it was, nothing below it need be searched. The tickets are read when
+-- the row is locked, without locking any.
+-- ? ttl, ? name, ? heard, ? name, ? heard, ? ticket, ? ticket, ? owner, ? attempt, ? note, ? ticket
+-- name: turn_free
+INSERT INTO rowlock_locks
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
+SELECT l.name, '', 0, 0, '',
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?
+  FROM rowlock_locks AS l
+ WHERE l.name = ?
+   AND (l.hold_count = 0
+        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   AND l.ticket >= ?
+   AND (SELECT q.ticket
+          FROM rowlock_waiters AS q
+         WHERE q.name = ?
+           AND q.ticket > ?
+           AND q.ticket > l.ticket
+           AND q.ticket <= ?
+           AND q.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+         ORDER BY q.ticket
+         LIMIT 1) = ?
+   FOR UPDATE SKIP LOCKED
+ON DUPLICATE KEY UPDATE
+       fence        = LAST_INSERT_ID(GREATEST(rowlock_locks.fence + 1, VALUES(acquire_time))),
+       owner        = ?,
+       hold_count   = 1,
+       attempt      = ?,
+       note         = ?,
+       acquire_time = VALUES(acquire_time),
+       expire_time  = VALUES(expire_time),
+       ticket       = ?;
+
+-- The same on MariaDB, as acquire_free_update.
+-- ? owner, ? attempt, ? note, ? ttl, ? ticket, ? name, ? heard, ? name, ? heard, ? ticket, ? ticket
+-- name: turn_free_update
+UPDATE rowlock_locks AS l
+   SET l.acquire_time = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+       l.fence        = LAST_INSERT_ID(GREATEST(l.fence + 1, l.acquire_time)),
+       l.owner        = ?,
+       l.hold_count   = 1,
+       l.attempt      = ?,
+       l.note         = ?,
+       l.expire_time  = l.acquire_time + ?,
+       l.ticket       = ?
+ WHERE l.name = ?
+   AND (l.hold_count = 0
+        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   AND l.ticket >= ?
+   AND (SELECT q.ticket
+          FROM rowlock_waiters AS q
+         WHERE q.name = ?
+           AND q.ticket > ?
+           AND q.ticket > l.ticket
+           AND q.ticket <= ?
+           AND q.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+         ORDER BY q.ticket
+         LIMIT 1) = ?;
+
 -- After that, with the try: gives the bell to the next one who waits for it, and takes the ticket of a
 -- connection that is gone off the queue. ? bell, ? name, ? ticket of the bell
 -- name: heard
@@ -909,12 +1116,14 @@ DELETE FROM rowlock_waiters
    AND ticket = ?
    AND has_bell <> 0;
 
--- Before acquire_one, with a ticket: no new tenure if it does not live.
+-- Before acquire_one, with a ticket: no new tenure if it does not live, or is past.
 -- name: turn
 SELECT COUNT(*) = 0 INTO @rowlock_closed
   FROM rowlock_waiters AS q
+       LEFT JOIN rowlock_locks AS l ON l.name = q.name
  WHERE q.name = @rowlock_name
    AND q.ticket = @rowlock_ticket
+   AND q.ticket > COALESCE(l.ticket, 0)
    AND q.expire_time > @rowlock_now;
 
 -- name: leave
@@ -993,7 +1202,10 @@ SELECT w.i,
            owner  VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
            ticket BIGINT       PATH '$[8]')) AS w
        LEFT JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
-       LEFT JOIN rowlock_waiters AS q ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
+       LEFT JOIN rowlock_waiters AS q
+         ON q.name = UNHEX(w.name)
+        AND q.ticket = w.ticket
+        AND q.ticket > COALESCE(l.ticket, 0);
 
 -- One page: ? first name, ? the last one of the page before, ? its ticket, ? 1 if there is an end, ? end,
 -- ? how many.
@@ -1049,8 +1261,9 @@ COMMIT;
 
 -- One batch: looks where it is to end, so that no batch takes as long as the table; finds dead rows
 -- behind ? (name) by a plain read, locks those that are still dead and not locked, deletes them.
--- ? retention; ? after, ? looks at one row more than this; ? after, ? how many; ? how many. Answers how
--- many were deleted, and behind which name the next batch starts, if there is any.
+-- Tickets that are past because these rows say so go first. ? retention; ? after, ? looks at one row more
+-- than this; ? after, ? how many; ? how many. Answers how many were deleted, and behind which name the next
+-- batch starts, if there is any.
 -- name: reap
 SET @rowlock_limit = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ?,
     @rowlock_end   = NULL;
@@ -1079,6 +1292,23 @@ SELECT JSON_ARRAYAGG(w.name) INTO @rowlock_dead
                AND k.expire_time < @rowlock_limit
                AND k.fence < @rowlock_limit
                FOR UPDATE SKIP LOCKED);
+SELECT JSON_ARRAYAGG(JSON_ARRAY(w.name, q.ticket)) INTO @rowlock_off
+  FROM JSON_TABLE(COALESCE(@rowlock_dead, '[]'), '$[*]' COLUMNS (
+           name VARCHAR(510) CHARACTER SET latin1 PATH '$')) AS w
+       STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
+       STRAIGHT_JOIN rowlock_waiters AS q ON q.name = l.name AND q.ticket <= l.ticket
+ WHERE l.ticket > 0
+   AND 1 = (SELECT 1
+              FROM rowlock_waiters AS p
+             WHERE p.name = q.name
+               AND p.ticket = q.ticket
+               FOR UPDATE SKIP LOCKED);
+DELETE q
+  FROM JSON_TABLE(COALESCE(@rowlock_off, '[]'), '$[*]' COLUMNS (
+           name   VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           ticket BIGINT       PATH '$[1]')) AS w
+       STRAIGHT_JOIN rowlock_waiters AS q FORCE INDEX (PRIMARY)
+          ON q.name = UNHEX(w.name) AND q.ticket = w.ticket;
 DELETE k
   FROM JSON_TABLE(COALESCE(@rowlock_dead, '[]'), '$[*]' COLUMNS (
            name VARCHAR(510) CHARACTER SET latin1 PATH '$')) AS w

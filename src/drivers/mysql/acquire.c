@@ -131,10 +131,14 @@ static int try_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, 
 
 /* The next ones are mostly like the last, and if those were free or held one statement will do.
  * Where they are not like that, it costs a second packet. */
-static int guess_by(const my_conn *conn, const rowlock_op *ops, size_t n)
+static int guess_by(my_conn *conn, const rowlock_op *ops, size_t n)
 {
     if (2 * conn->met_free >= n)
         return MY_GUESS_FREE;
+    if (n == 1 && ops->status == ROWLOCK_OK && ops->hold_count == 1 && conn->in_line)
+        return my_guess_marked(conn, 1);
+    if (n == 1 && ops->status == ROWLOCK_BUSY && ops->is_queue)
+        return my_guess_marked(conn, 0);
     if (n == 1 && ops->status == ROWLOCK_BUSY && ops->holder[0] != '\0')
         return MY_GUESS_HELD;
     return MY_GUESS_NONE;

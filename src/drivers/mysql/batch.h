@@ -95,6 +95,14 @@ int my_acquire_many(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, 
 int my_hand_over(my_conn *conn, rowlock_op *release, rowlock_op *acquire, int64_t deadline,
                  rowlock_error *err);
 
+/* A lock that was marked as waited for, free or held: what to expect of the next one. */
+int my_guess_marked(my_conn *conn, int is_free);
+
+/* The same by ticket, which stays behind. `heard` is that of the bell that was heard and is still
+ * with this connection, which gives it up; 0: none. */
+int my_turn_direct(my_conn *conn, rowlock_op *op, uint64_t heard, int64_t deadline,
+                   rowlock_error *err);
+
 /* Can it be tried? looks: a row that is locked is not waited for. The bell (NULL: none) rings in
  * any case. */
 int my_is_direct(const my_conn *conn);

@@ -44,6 +44,27 @@ int my_has_bell(const my_conn *conn, const rowlock_op *op)
     return strcmp(name, conn->bell) == 0;
 }
 
+void my_leave_behind(my_conn *conn, const rowlock_op *op)
+{
+    my_bell_name(conn->left_in, conn, op, 0);
+    conn->left = op->ticket;
+}
+
+uint64_t my_left_behind(const my_conn *conn, const rowlock_op *op)
+{
+    char name[MY_BELL_SIZE];
+
+    if (conn->left == 0)
+        return 0;
+    my_bell_name(name, conn, op, 0);
+    return strcmp(name, conn->left_in) == 0 ? conn->left : 0;
+}
+
+my_value my_bell_value(const char *name)
+{
+    return (my_value){.bytes = name, .length = strlen(name)};
+}
+
 const char *my_name_literal(rlk_text *out, const char *name)
 {
     return my_bytes(out, name, strlen(name));

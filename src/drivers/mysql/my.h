@@ -56,7 +56,14 @@ enum my_ssl_mode {
 /* Of how many rows a statement that is prepared may be, and in what steps. */
 enum { MY_ROWS_OFTEN = 64, MY_ROWS_STEP = 8 };
 
-enum my_guess { MY_GUESS_NONE, MY_GUESS_FREE, MY_GUESS_HELD };
+/* Marked: as waited for; then a free one may be others' to take. */
+enum my_guess {
+    MY_GUESS_NONE,
+    MY_GUESS_FREE,
+    MY_GUESS_HELD,
+    MY_GUESS_MARKED_FREE,
+    MY_GUESS_MARKED_HELD
+};
 
 /* What the server tells of a statement that has no rows to show. */
 typedef struct my_told {
@@ -73,15 +80,19 @@ typedef struct my_value {
 
 typedef struct my_conn {
     MYSQL *mysql;
-    int dead;        /* must not be used again */
-    int borrowed;    /* of the application's, see my_native_run() */
-    int foreign;     /* has the application's settings, until the next packet */
-    int no_bells;    /* where they would be known to one server of several, or were refused */
-    int unmarked;    /* rows that the last enqueue found locked */
-    int in_line;     /* the last lock was absent, or marked as waited for */
-    int guess;       /* enum my_guess: what the next locks will be like, by the last ones */
-    size_t met_free; /* of the last locks, how many a short statement has got or would have */
-    char bell[MY_BELL_SIZE]; /* the one that it has; empty: none */
+    int dead;             /* must not be used again */
+    int borrowed;         /* of the application's, see my_native_run() */
+    int foreign;          /* has the application's settings, until the next packet */
+    int no_bells;         /* where they would be known to one server of several, or were refused */
+    int unmarked;         /* rows that the last enqueue found locked */
+    int in_line;          /* the last lock was absent, or marked as waited for */
+    int guess;            /* enum my_guess: what the next locks will be like, by the last ones */
+    int64_t marked_until; /* for so long a mark is reckoned with after it was seen */
+    size_t met_free;      /* of the last locks, how many a short statement has got or would have */
+    char bell[MY_BELL_SIZE];    /* the one that it has; empty: none */
+    uint64_t first;             /* a ticket that was the first one, of a lock that was free */
+    uint64_t left;              /* a ticket that was served and stayed behind; 0: none */
+    char left_in[MY_BELL_SIZE]; /* ... in that queue: the bells of its lock, without a ticket */
     size_t packet_max;
     rlk_spin spin;
     char *prefix, *schema;

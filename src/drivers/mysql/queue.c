@@ -9,6 +9,7 @@ void my_read_place(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned 
     op->rings = (uint8_t)my_has_bell(conn, op);
     op->before = 0;
     op->can_wait = 0;
+    conn->first = op->status == STATUS_OPEN && row[3] != NULL && row[9] == NULL ? op->ticket : 0;
     if (op->status == ROWLOCK_OK || op->status == STATUS_LATE)
         return;
     if (row[9] != NULL)
@@ -62,6 +63,50 @@ static int try_enqueue(my_conn *conn, rowlock_op *ops, size_t n, const char *lif
     return status;
 }
 
+/* `bells`: how those of the lock begin; empty: none. */
+static void add_again(my_conn *conn, const rowlock_op *op, uint64_t left, int64_t life_us,
+                      const char *bells)
+{
+    const my_value name = my_name_of(op), owner = my_owner_of(op), life = my_value_of(life_us),
+                   old = my_value_of((int64_t)left), bell = my_bell_value(bells);
+    const my_value again[] = {name, name, owner, life, bell, bell, name, old, name, old, life};
+    const my_value place[] = {owner, bell, bell, old, name};
+
+    if (my_is_maria(conn))
+        my_add(conn, SQL_NO_WAIT, NULL, 0);
+    my_add_often(conn, SQL_ENQUEUE_AGAIN, again, sizeof again / sizeof *again);
+    my_add_often(conn, SQL_PLACE_AGAIN, place, sizeof place / sizeof *place);
+}
+
+/* With the ticket that was left behind, if there is one. The op stays open if there is more to it:
+ * what is refused here is refused in the usual way, too, unless somebody was only faster. */
+static int enqueue_again(my_conn *conn, rowlock_op *op, int64_t life_us, int with_bell,
+                         int64_t deadline, rowlock_error *err)
+{
+    uint64_t left = my_left_behind(conn, op);
+    char bells[MY_BELL_SIZE] = "";
+    MYSQL_RES *result = NULL;
+    MYSQL_ROW row;
+    int status;
+
+    if (left == 0)
+        return ROWLOCK_OK;
+    conn->left = 0;
+    if (conn->bell[0] != '\0' || !my_is_direct(conn))
+        return ROWLOCK_OK;
+    if (with_bell)
+        my_bell_name(bells, conn, op, 0);
+    conn->unmarked = 0;
+    my_start(conn);
+    add_again(conn, op, left, life_us, bells);
+    status = my_run(conn, deadline, &result, err);
+    row = status == ROWLOCK_OK && conn->told[0].changed > 0 ? mysql_fetch_row(result) : NULL;
+    if (row != NULL)
+        read_enqueued(conn, op, row, mysql_fetch_lengths(result));
+    mysql_free_result(result);
+    return status == ROWLOCK_EDRIVER ? rlk_ok(err) : status;
+}
+
 /* i, unmarked */
 static void read_unmarked(my_conn *conn, rowlock_op *op, MYSQL_ROW row,
                           const unsigned long *lengths)
@@ -92,19 +137,15 @@ static int mark_again(my_conn *conn, rowlock_op *ops, size_t n, const char *life
     return status;
 }
 
-int my_enqueue(void *handle, rowlock_op *ops, size_t n, int64_t life_us, int with_bell,
-               uint32_t timeout_ms, rowlock_error *err)
+/* Whatever the case. */
+static int enqueue(my_conn *conn, rowlock_op *ops, size_t n, int64_t life_us, int with_bell,
+                   int64_t deadline, rowlock_error *err)
 {
     enum { DOUBLE_KEY = 1062 };
-    my_conn *conn = handle;
-    int64_t deadline = my_deadline(timeout_ms);
     rlk_text number = {0};
     const char *life = my_number(&number, life_us);
-    rowlock_error local;
     int again, status;
 
-    err = err == NULL ? &local : err;
-    my_start_call(ops, n);
     do {
         int bell = with_bell && n == 1 && !conn->no_bells;
 
@@ -119,6 +160,24 @@ int my_enqueue(void *handle, rowlock_op *ops, size_t n, int64_t life_us, int wit
         status = mark_again(conn, ops, n, life, deadline, err);
     rlk_text_free(&number);
     return status;
+}
+
+int my_enqueue(void *handle, rowlock_op *ops, size_t n, int64_t life_us, int with_bell,
+               uint32_t timeout_ms, rowlock_error *err)
+{
+    my_conn *conn = handle;
+    int64_t deadline = my_deadline(timeout_ms);
+    int status = ROWLOCK_OK;
+    rowlock_error local;
+
+    err = err == NULL ? &local : err;
+    my_start_call(ops, n);
+    rlk_ok(err);
+    if (n == 1)
+        status = enqueue_again(conn, ops, life_us, with_bell && !conn->no_bells, deadline, err);
+    if (status != ROWLOCK_OK || ops->status != STATUS_OPEN)
+        return status;
+    return enqueue(conn, ops, n, life_us, with_bell, deadline, err);
 }
 
 int my_leave(void *handle, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)

@@ -13,9 +13,14 @@
  * databases have one bell would only cost time. `out` has MY_BELL_SIZE. */
 void my_bell_name(char *out, const my_conn *conn, const rowlock_op *op, uint64_t ticket);
 const char *my_name_literal(rlk_text *out, const char *name);
+my_value my_bell_value(const char *name);
 
 /* Has this connection the bell of op->ticket? */
 int my_has_bell(const my_conn *conn, const rowlock_op *op);
+
+/* A ticket that was served and left behind; and one in the queue of that name, or 0. */
+void my_leave_behind(my_conn *conn, const rowlock_op *op);
+uint64_t my_left_behind(const my_conn *conn, const rowlock_op *op);
 
 /* The columns of acquire_answer, then b.ticket, b.has_bell, last, has_last, life, ticket, has_bell,
  * unmarked */

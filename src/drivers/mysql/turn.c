@@ -118,6 +118,39 @@ static int turn(my_conn *conn, rowlock_op *op, int heard, int64_t began, int64_t
     return status;
 }
 
+/* The usual end of a wait. The op stays open if there is more to it. */
+static int turn_short(my_conn *conn, rowlock_op *op, int heard, int64_t began, int64_t deadline,
+                      rowlock_error *err)
+{
+    int64_t passed = rlk_clock_us() - began;
+    int status;
+
+    op->status = STATUS_OPEN;
+    if (!heard && (conn->first == 0 || conn->first != op->ticket))
+        return ROWLOCK_OK;
+    conn->first = 0;
+    my_clear_answer(op);
+    status = my_turn_direct(conn, op, heard ? op->before : 0, deadline, err);
+    if (status != ROWLOCK_OK || op->status != ROWLOCK_OK)
+        return status;
+    op->rings = (uint8_t)my_has_bell(conn, op);
+    op->before = 0;
+    op->can_wait = 0;
+    op->waited_us = passed;
+    return status;
+}
+
+/* It is its turn, as far as one knows. */
+static int try_when_called(my_conn *conn, rowlock_op *op, int heard, int64_t began,
+                           int64_t deadline, rowlock_error *err)
+{
+    int status = turn_short(conn, op, heard, began, deadline, err);
+
+    if (status != ROWLOCK_OK || op->status == ROWLOCK_OK)
+        return status;
+    return turn(conn, op, heard, began, deadline, err);
+}
+
 /* A wait in the server cannot be broken off from here, so the descriptors are looked at before. */
 int my_turn(void *handle, rowlock_op *op, uint32_t wait_ms, const int *fds, int n_fds,
             uint32_t timeout_ms, rowlock_error *err)
@@ -133,7 +166,7 @@ int my_turn(void *handle, rowlock_op *op, uint32_t wait_ms, const int *fds, int 
     op->status = ROWLOCK_BUSY;
     wait_ms = wait_ms < ROWLOCK_TURN_MAX_MS ? wait_ms : ROWLOCK_TURN_MAX_MS;
     if (wait_ms == 0 || op->before == 0)
-        return turn(conn, op, 0, began, my_deadline(timeout_ms), err);
+        return try_when_called(conn, op, 0, began, my_deadline(timeout_ms), err);
     deadline = my_deadline(timeout_ms + wait_ms);
     if (rlk_sleep_until(began, fds, n_fds) < 0)
         status = hear(conn, op, wait_ms, deadline, &heard, err);
@@ -143,6 +176,6 @@ int my_turn(void *handle, rowlock_op *op, uint32_t wait_ms, const int *fds, int 
         return rlk_ok(err);
     }
     if (status == ROWLOCK_OK && heard)
-        status = turn(conn, op, 1, began, deadline, err);
+        status = try_when_called(conn, op, 1, began, deadline, err);
     return status;
 }
