@@ -149,6 +149,17 @@ DELETE FROM rowlock_locks
    AND expire_time < rowlock_now() - ?1
    AND fence < rowlock_now() - ?1;
 
+-- Before that, the tickets that are past because this row says so.
+--   ?1 retention in us  ?2 name
+-- name: reap_past
+DELETE FROM rowlock_waiters
+ WHERE name = ?2
+   AND ticket <= (SELECT l.ticket
+                    FROM rowlock_locks AS l
+                   WHERE l.name = ?2
+                     AND l.expire_time < rowlock_now() - ?1
+                     AND l.fence < rowlock_now() - ?1);
+
 -- Are there tickets whose life ended long ago? Reads only.
 --   ?1 how long ago in us
 -- name: reap_tickets_find

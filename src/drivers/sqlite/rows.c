@@ -59,19 +59,32 @@ static int find_rows(lite_conn *conn, reaping *r)
     return status == ROWLOCK_OK && r->names.failed ? rlk_fail_memory(conn->err) : status;
 }
 
-/* Adds to *count. */
-static int delete_row(lite_conn *conn, const reaping *r, const char *name, int length, int *count)
+/* One of the two statements about a row. *count: what it deleted. */
+static int delete_by(lite_conn *conn, enum sql_statement which, const reaping *r, const char *name,
+                     int length, int *count)
 {
     int status;
-    sqlite3_stmt *statement = lite_statement(conn, SQL_REAP, &status);
+    sqlite3_stmt *statement = lite_statement(conn, which, &status);
 
     if (statement == NULL)
         return status;
     sqlite3_bind_int64(statement, 1, r->retention_us);
     sqlite3_bind_blob(statement, 2, name, length, SQLITE_STATIC);
     status = lite_done(conn, statement, sqlite3_step(statement));
-    if (status == ROWLOCK_OK)
-        *count += sqlite3_changes(conn->db);
+    *count = status == ROWLOCK_OK ? sqlite3_changes(conn->db) : 0;
+    return status;
+}
+
+/* Adds to *count. */
+static int delete_row(lite_conn *conn, const reaping *r, const char *name, int length, int *count)
+{
+    int deleted;
+    int status = delete_by(conn, SQL_REAP_PAST, r, name, length, &deleted);
+
+    if (status != ROWLOCK_OK)
+        return status;
+    status = delete_by(conn, SQL_REAP, r, name, length, &deleted);
+    *count += deleted;
     return status;
 }
 
