@@ -280,6 +280,16 @@ static int read_result(my_conn *conn, int64_t deadline, MYSQL_RES **sets, size_t
     return my_client_next(conn->mysql, more, deadline);
 }
 
+/* A long packet is that of many threads, who wake up or come meanwhile and want the processor. */
+static int send_packet(my_conn *conn, const rlk_text *whole, int64_t deadline)
+{
+    enum { LONG = 1000 };
+    rlk_spin none = {0};
+
+    return my_client_query(conn->mysql, whole->data, whole->length,
+                           whole->length < LONG ? &conn->spin : &none, deadline);
+}
+
 int my_run_sets(my_conn *conn, int64_t deadline, MYSQL_RES **sets, size_t n, rowlock_error *err)
 {
     const rlk_text *whole = conn->prologue.length > 0 ? &conn->prologue : &conn->packet;
@@ -292,7 +302,7 @@ int my_run_sets(my_conn *conn, int64_t deadline, MYSQL_RES **sets, size_t n, row
     if (status != ROWLOCK_OK)
         return status;
     conn->told_count = 0;
-    in_time = my_client_query(conn->mysql, whole->data, whole->length, &conn->spin, deadline);
+    in_time = send_packet(conn, whole, deadline);
     while (in_time && mysql_errno(conn->mysql) == 0 && more == 0)
         in_time = read_result(conn, deadline, sets, n, &more);
     if (!in_time)

@@ -313,6 +313,12 @@ static int conclude(pg_link *conn, exchange *x, int got, rowlock_error *err)
 
 /* ---- calling */
 
+/* Those of many threads, who wake up or come meanwhile and want the processor. */
+static int is_of_many(pg_statement statement)
+{
+    return statement == PG_EXCHANGE || statement == PG_ACQUIRE_FREE || statement == PG_RELEASE_FREE;
+}
+
 typedef int (*queue_fn)(pg_link *conn, exchange *x, pg_statement statement, int64_t left_ms);
 
 static int exchange_all(pg_link *conn, queue_fn fill, pg_statement statement, PGresult **out,
@@ -337,7 +343,7 @@ static int exchange_all(pg_link *conn, queue_fn fill, pg_statement statement, PG
     if (!fill(conn, &x, statement, left_ms))
         return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, "cannot send to the server: %s",
                                PQerrorMessage(conn->pg));
-    if (conn->spin.most_us > 0 && PQflush(conn->pg) == 0)
+    if (conn->spin.most_us > 0 && !is_of_many(statement) && PQflush(conn->pg) == 0)
         rlk_spin_on(&conn->spin, PQsocket(conn->pg));
     status = conclude(conn, &x, receive(conn->pg, &x, deadline), err);
     conn->is_prepared[statement] |= (uint8_t)x.prepare_done;
