@@ -66,12 +66,14 @@ static int delete_by(lite_conn *conn, enum sql_statement which, const reaping *r
     int status;
     sqlite3_stmt *statement = lite_statement(conn, which, &status);
 
+    *count = 0;
     if (statement == NULL)
         return status;
     sqlite3_bind_int64(statement, 1, r->retention_us);
     sqlite3_bind_blob(statement, 2, name, length, SQLITE_STATIC);
     status = lite_done(conn, statement, sqlite3_step(statement));
-    *count = status == ROWLOCK_OK ? sqlite3_changes(conn->db) : 0;
+    if (status == ROWLOCK_OK)
+        *count = sqlite3_changes(conn->db);
     return status;
 }
 
