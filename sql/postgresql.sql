@@ -753,32 +753,36 @@ SELECT s.name, p.ticket, p.has_bell,
 -- name: enqueue_again
 -- The same for one name, cheaper, on a connection whose last ticket was served by `turn_free`, which has
 -- left it behind: it becomes the new one. If the lock's row has a mark that need not be renewed, and the
--- last one of the queue lives. No answer: `enqueue`.
+-- last one of the queue lives. No answer: `enqueue`, when the bell that may be there has been taken down.
+-- The bell is hung up in FROM: what stands in SET is done once more if the row was just being changed by
+-- somebody else, and a bell that hangs twice does not ring when it is rung once.
 -- $1 name  $2 owner  $3 life in us  $4 with a bell  $5 the last ticket
 UPDATE rowlock_waiters AS w
    SET ticket      = s.next,
        owner       = $2::text,
        since_time  = s.now,
        expire_time = s.now + $3::bigint,
-       has_bell    = CASE WHEN $4::boolean THEN pg_try_advisory_lock(s.next) ELSE false END
-  FROM (SELECT c.now, l.owner, l.fence, l.expire_time, l.ticket,
-               a.ticket AS last, a.has_bell AS last_bell, a.expire_time AS last_until,
-               greatest(c.now, l.ticket + 1, a.ticket + 1) AS next
-          FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
-                       set_config('synchronous_commit', 'off', true)             AS mode
-                OFFSET 0) AS c
-         CROSS JOIN rowlock_locks AS l
-          LEFT JOIN LATERAL (
-                SELECT q.ticket, q.expire_time, q.has_bell
-                  FROM rowlock_waiters AS q
-                 WHERE q.name = $1::bytea
-                   AND q.ticket > l.ticket
-                 ORDER BY q.ticket DESC
-                 LIMIT 1) AS a ON true
-         WHERE l.name = $1::bytea
-           AND l.ticket >= $5::bigint
-           AND l.wait_until >= c.now + $3::bigint / 3 * 2
-           AND (a.expire_time IS NULL OR a.expire_time > c.now)
+       has_bell    = s.has_bell
+  FROM (SELECT p.*, CASE WHEN $4::boolean THEN pg_try_advisory_lock(p.next) ELSE false END AS has_bell
+          FROM (SELECT c.now, l.owner, l.fence, l.expire_time, l.ticket,
+                       a.ticket AS last, a.has_bell AS last_bell, a.expire_time AS last_until,
+                       greatest(c.now, l.ticket + 1, a.ticket + 1) AS next
+                  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+                               set_config('synchronous_commit', 'off', true)             AS mode
+                        OFFSET 0) AS c
+                 CROSS JOIN rowlock_locks AS l
+                  LEFT JOIN LATERAL (
+                        SELECT q.ticket, q.expire_time, q.has_bell
+                          FROM rowlock_waiters AS q
+                         WHERE q.name = $1::bytea
+                           AND q.ticket > l.ticket
+                         ORDER BY q.ticket DESC
+                         LIMIT 1) AS a ON true
+                 WHERE l.name = $1::bytea
+                   AND l.ticket >= $5::bigint
+                   AND l.wait_until >= c.now + $3::bigint / 3 * 2
+                   AND (a.expire_time IS NULL OR a.expire_time > c.now)
+                OFFSET 0) AS p
         OFFSET 0) AS s
  WHERE w.name = $1::bytea
    AND w.ticket = $5::bigint

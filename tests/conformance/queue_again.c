@@ -2,6 +2,7 @@
  *
  * A connection that was served by ticket takes the next one, which may be the old one's row: a new
  * number, a new bell, and everything that a ticket has to be. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -161,6 +162,48 @@ static void test_again_rings_the_bell_that_was_left(void **state)
     expect_ok(try_turn(f, s.a, &next, WAIT_MS), NULL);
 }
 
+/* A transaction that ends while somebody waits for what it has changed, and before that is given
+ * up. */
+struct change {
+    struct fixture *f;
+    void *session;
+    int rc;
+};
+
+static void *commit_soon(void *arg)
+{
+    struct change *c = arg;
+    sleep_us(SHORT_US);
+    c->rc = c->f->backend->kind->sql_run(c->session, "COMMIT", NULL, 0);
+    return NULL;
+}
+
+/* The life of the ticket that was left is prolonged at this moment, as its process does for all
+ * that it knows of. A bell that was hung up twice would stay silent when it is rung. */
+static void test_again_has_one_bell_although_the_row_was_locked(void **state)
+{
+    struct fixture *f = *state;
+    struct scene s = scene_open(f);
+    struct change change = {.f = f, .session = sql_begin(f), .rc = -1};
+    void *c = another(f);
+    pthread_t thread;
+    sql_in(f, change.session, "BEGIN");
+    sql_in(f, change.session, "UPDATE rowlock_waiters SET expire_time = expire_time + 1");
+    assert_int_equal(pthread_create(&thread, NULL, commit_soon, &change), 0);
+    rowlock_op op = op_new("lock", "bob");
+    int status = f->driver->enqueue(s.b, &op, 1, LONG_US, 1, CALL_MS, &f->err);
+    pthread_join(thread, NULL);
+    expect_ok(status, &f->err);
+    assert_int_equal(change.rc, 0);
+    rowlock_op next = queue_up(f, c, "lock", "col");
+    if (!s.has_bells)
+        return;
+    assert_int_equal(next.before, op.ticket);
+    expect_ok(await_turn(f, s.b, &op), NULL);
+    give_back(f, s.b, &op);
+    expect_ok(try_turn(f, c, &next, WAIT_MS), NULL);
+}
+
 /* ---- the place ------------------------------------------------------------------------------- */
 
 /* Col holds, whose ticket was deleted. That of Bob, who was served before, is past. */
@@ -272,6 +315,7 @@ static const struct test_case cases[] = {
     CASE_IF(test_again_has_a_bell, BACKEND_TICKETS),
     CASE_IF(test_again_without_a_bell_has_none, BACKEND_TICKETS),
     CASE_IF(test_again_rings_the_bell_that_was_left, SQL),
+    CASE_IF(test_again_has_one_bell_although_the_row_was_locked, SQL | BACKEND_ROW_LOCKS),
     CASE_IF(test_again_waits_for_the_holder, SQL),
     CASE_IF(test_again_waits_for_the_last_who_lives, BACKEND_TICKETS),
     CASE_IF(test_again_behind_a_plain_holder_has_no_bell_to_wait_for, BACKEND_TICKETS),

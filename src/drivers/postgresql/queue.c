@@ -70,7 +70,7 @@ static int enqueue_again(pg_link *conn, rowlock_op *op, int64_t life_us, int wit
     if (status == ROWLOCK_OK && PQntuples(result) > 0)
         read_enqueued(conn, op, 1, result);
     else
-        conn->may_have_bells |= with_bell && status != ROWLOCK_OK;
+        conn->may_have_bells |= with_bell;
     PQclear(result);
     return status;
 }
@@ -99,6 +99,9 @@ static int enqueue_round(pg_link *conn, rowlock_op *ops, size_t n, int64_t life_
     if (n == 1 && mark && has_left(conn, ops)) {
         status = enqueue_again(conn, ops, life_us, with_bell, deadline, err);
         if (status != ROWLOCK_OK || ops->status != PG_UNANSWERED)
+            return status;
+        status = pg_bells_clear(conn, deadline, err);
+        if (status != ROWLOCK_OK)
             return status;
     }
     pg_params_clear(&conn->params);
