@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tickets of this client's waiters: all are kept alive by one question to the database, and those
- * whose turn the database cannot announce are asked for together, at growing intervals. */
+ * Tickets of this client's waiters: those that get old are kept alive by one question to the
+ * database, and those whose turn the database cannot announce are asked for together, at growing
+ * intervals. Where a lock changes hands quickly no ticket gets old, and nothing is asked. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,19 +14,25 @@
 
 enum { BEATS_IN_A_LIFE = 3, MOST_AT_ONCE = 1000 };
 
+static int64_t beat_of(const rowlock_client *client)
+{
+    return client->ticket_us / BEATS_IN_A_LIFE;
+}
+
 /* ---- the list ---- */
 
 void rlk_tickets_add(rlk_waiter *waiter, uint64_t ticket)
 {
     rowlock_client *client = waiter->client;
     rlk_lines *lines = &client->lines;
-    int64_t now = rlk_clock_us(), beat_at = now + client->ticket_us / BEATS_IN_A_LIFE;
+    int64_t now = rlk_clock_us(), beat_at;
 
     pthread_mutex_lock(&client->mutex);
+    waiter->keep_at_us = now + beat_of(client);
     /* One that is planned is soon enough, also if it was for a ticket that is used up: so the
      * keeper is not woken for each ticket. */
-    if (lines->beat_at_us <= now || lines->beat_at_us > beat_at)
-        lines->beat_at_us = beat_at;
+    if (lines->beat_at_us <= now || lines->beat_at_us > waiter->keep_at_us)
+        lines->beat_at_us = waiter->keep_at_us;
     beat_at = lines->beat_at_us;
     waiter->ticket = ticket;
     waiter->is_gone = 0;
@@ -89,11 +96,12 @@ typedef struct question {
     rowlock_op *ops;
     size_t n, room;
     int64_t life_us; /* 0: only asks */
+    int64_t due_us;  /* those that are to be kept alive by then are */
 } question;
 
 static int is_asked(const question *q, const rlk_waiter *waiter)
 {
-    return q->life_us > 0 || waiter->is_polled;
+    return waiter->is_polled || (q->life_us > 0 && waiter->keep_at_us <= q->due_us);
 }
 
 static void copy_places(question *q, const rlk_waiter *waiter)
@@ -162,7 +170,7 @@ static int do_look(rowlock_client *client, void *conn, uint32_t timeout_ms, void
 /* Asks for a part of the places. *soonest: when the next answer changes by itself, from now. */
 static int ask(rowlock_client *client, question *q, size_t from, size_t n, int64_t *soonest)
 {
-    int64_t bound = client->ticket_us / BEATS_IN_A_LIFE;
+    int64_t bound = beat_of(client);
     rlk_sent sent;
     int rc;
 
@@ -228,15 +236,14 @@ static size_t ring(rowlock_client *client, question *q)
 static void plan(rowlock_client *client, const question *q, int rc, size_t rung, int64_t soonest)
 {
     rlk_lines *lines = &client->lines;
-    int64_t now = rlk_clock_us(), pause;
+    int64_t now = rlk_clock_us(), beat = beat_of(client), pause;
 
     pthread_mutex_lock(&client->mutex);
-    if (q->life_us > 0) {
-        int64_t third = client->ticket_us / BEATS_IN_A_LIFE;
-
-        /* After a failure soon again: the tickets have two thirds of their life left. */
-        lines->beat_at_us =
-            now + (rc == ROWLOCK_OK ? third - rlk_random_below(third / 8) : third / 4);
+    /* After a failure soon again: the tickets have two thirds of their life left. */
+    beat = rc == ROWLOCK_OK ? beat - rlk_random_below(beat / 8) : beat / 4;
+    for (rlk_waiter *w = lines->tickets; w != NULL; w = w->next) {
+        if (q->life_us > 0 && is_asked(q, w))
+            w->keep_at_us = now + beat;
     }
     pause = rung > 0 ? FIRST_PAUSE_US : lines->poll_pause_us + lines->poll_pause_us / 2;
     lines->poll_pause_us = pause < LONGEST_PAUSE_US ? pause : LONGEST_PAUSE_US;
@@ -244,9 +251,10 @@ static void plan(rowlock_client *client, const question *q, int rc, size_t rung,
     pthread_mutex_unlock(&client->mutex);
 }
 
+/* With a life, those that have half of a beat left are kept alive along with those that are due. */
 static void look(rowlock_client *client, int64_t life_us)
 {
-    question q = {.life_us = life_us};
+    question q = {.life_us = life_us, .due_us = rlk_clock_us() + beat_of(client) / 2};
     int64_t soonest = RLK_NEVER;
     size_t rung = 0, n;
     int rc = ROWLOCK_OK;
@@ -265,27 +273,39 @@ static void look(rowlock_client *client, int64_t life_us)
     free(q.ops);
 }
 
+/* What there is to do at that time. *next: when there is more. Under the mutex. */
+static void see_due(const rlk_lines *lines, int64_t now_us, int *is_beat, int *is_poll,
+                    int64_t *next)
+{
+    *is_beat = *is_poll = 0;
+    *next = RLK_NEVER;
+    for (const rlk_waiter *w = lines->tickets; w != NULL; w = w->next) {
+        *is_beat |= w->keep_at_us <= now_us;
+        *is_poll |= w->is_polled && lines->poll_at_us <= now_us;
+        if (w->keep_at_us < *next)
+            *next = w->keep_at_us;
+        if (w->is_polled && lines->poll_at_us < *next)
+            *next = lines->poll_at_us;
+    }
+}
+
 int64_t rlk_tickets_due(rowlock_client *client)
 {
     rlk_lines *lines = &client->lines;
-    int64_t now = rlk_clock_us(), next = RLK_NEVER;
-    int is_beat, is_poll = 0;
+    int64_t now = rlk_clock_us(), next;
+    int is_beat, is_poll;
 
     pthread_mutex_lock(&client->mutex);
-    is_beat = lines->tickets != NULL && lines->beat_at_us <= now;
-    for (const rlk_waiter *w = lines->tickets; w != NULL; w = w->next)
-        is_poll |= w->is_polled;
-    is_poll = is_poll && lines->poll_at_us <= now;
+    see_due(lines, now, &is_beat, &is_poll, &next);
     pthread_mutex_unlock(&client->mutex);
     if (is_beat || is_poll)
         look(client, is_beat ? client->ticket_us : 0);
     pthread_mutex_lock(&client->mutex);
-    if (lines->tickets != NULL || lines->beat_at_us > now)
+    see_due(lines, now, &is_beat, &is_poll, &next);
+    if (lines->tickets != NULL)
+        lines->beat_at_us = next;
+    else if (lines->beat_at_us > now)
         next = lines->beat_at_us;
-    for (const rlk_waiter *w = lines->tickets; w != NULL; w = w->next) {
-        if (w->is_polled && lines->poll_at_us < next)
-            next = lines->poll_at_us;
-    }
     pthread_mutex_unlock(&client->mutex);
     return next;
 }

@@ -136,6 +136,7 @@ typedef struct rlk_waiter {
     struct rlk_waiter *behind, *last;   /* of the same name; the front one knows the last */
     struct rlk_waiter *next, *previous; /* among all that have tickets */
     uint64_t ticket;
+    int64_t keep_at_us; /* then its life is prolonged */
     int is_front;
     int is_polled; /* the database does not wake it: ask */
     int is_gone;   /* its ticket was not found */
@@ -175,7 +176,7 @@ typedef struct rlk_lines {
     char hot[ROWLOCK_NAME_MAX]; /* the name that was waited for last, in the database */
     size_t hot_length;          /* 0: none */
     int64_t crowd_until_us[RLK_LINE_BUCKETS]; /* others wait in the database, as was seen lately */
-    int64_t beat_at_us;                       /* the tickets are kept alive next */
+    int64_t beat_at_us;                       /* a ticket may have to be kept alive then */
     int64_t poll_at_us, poll_pause_us;
 } rlk_lines;
 

@@ -363,6 +363,43 @@ static void test_tickets_are_kept_alive(void **state)
     rowlock_release(&lock, NULL);
 }
 
+static int asked_young, asked_old;
+static int64_t ticket_since;
+
+/* The keeper is awake all the time. */
+static void count_questions(void)
+{
+    int before = fake_calls(), is_old = rlk_clock_us() - ticket_since >= client->ticket_us / 3;
+
+    rlk_keeper_step(client);
+    *(is_old ? &asked_old : &asked_young) += fake_calls() - before;
+    if (is_old)
+        fake_find("a")->expire_time = fake_now();
+    turns++;
+}
+
+/* A ticket is prolonged when it gets old, and not when the keeper is awake for another's sake. */
+static void test_young_tickets_are_left_alone(void **state)
+{
+    rowlock_lock *lock = NULL;
+
+    (void)state;
+    hold_outside("a", 600000);
+    fake_on_turn(release_outside);
+    assert_status(OK, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
+    rowlock_release(&lock, NULL);
+    rowlock_release(&holder, NULL);
+    hold_outside("a", 600000);
+    turns = asked_young = asked_old = 0;
+    ticket_since = rlk_clock_us();
+    fake_on_turn(count_questions);
+    assert_status(OK, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
+    assert_true(turns > 2);
+    assert_int_equal(asked_young, 0);
+    assert_true(asked_old > 0);
+    rowlock_release(&lock, NULL);
+}
+
 static void test_who_comes_late_stands_behind(void **state)
 {
     rowlock_lock *lock = NULL;
@@ -516,6 +553,7 @@ int main(void)
         case_of(test_refusal_ends_the_wait),
         case_of(test_without_bells_the_client_asks),
         case_of(test_tickets_are_kept_alive),
+        case_of(test_young_tickets_are_left_alone),
         case_of(test_who_comes_late_stands_behind),
         case_of(test_dead_ticket_is_passed_over),
         case_of(test_many_wait_under_one_ticket),
