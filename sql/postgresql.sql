@@ -807,7 +807,10 @@ SELECT CASE WHEN set_config('lock_timeout', $2::text, true) <> ''
 -- $1 name  $2 owner  $3 note  $4 ttl in us  $5 attempt  $6 ticket
 -- $7 the ticket whose bell was heard: if it is still in the queue, its connection has ended; 0: none
 -- $8 only look, since somebody keeps the row locked
--- Verdict: 0 busy, 1 had, 2 the ticket is gone or past, 3 somebody was faster, once more.
+-- $9 the fence of a tenure that was seen without a bell; 0: none
+-- Verdict: 0 busy, 1 had, 2 the ticket is gone or past, 3 once more: somebody was faster, or may have been.
+-- For if the row's ticket has no bell, then who holds it came without one and will tell on the channel; or
+-- has just given it back, ringing, and the row is read as it was before. A second look tells, by the fence.
 WITH early AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
 ), seen AS MATERIALIZED (
@@ -899,7 +902,8 @@ SELECT 1 AS verdict, h.fence, h.hold_count,
   FROM had AS h
  UNION ALL
 SELECT CASE WHEN NOT EXISTS (SELECT FROM mine) THEN 2
-            WHEN s.expire_time > s.now OR a.ticket > 0 OR $8::boolean THEN 0
+            WHEN a.ticket > 0 OR h.ticket > 0 OR $8::boolean THEN 0
+            WHEN s.expire_time > s.now AND (s.ticket = 0 OR s.fence = $9::bigint) THEN 0
             ELSE 3 END,
        s.fence, 0,
        coalesce(a.expire_time, s.expire_time, 0) - s.now,

@@ -3,15 +3,17 @@
  * A bell rings when the release is committed, by the statement that releases. Here that takes long,
  * or fails: a trigger sees to it when all of the release is done but the commit. Nobody is called
  * too early; who waits, or comes just then, is served soon after the commit, and nobody before his
- * turn. */
+ * turn. Or a try takes long, and the release comes and goes while it looks. */
 #include <pthread.h>
+#include <stdio.h>
 
 #include "queue_scene.h"
 
 enum {
     WAITERS = 4,
     HOLD_MS = 200,
-    BACK_MS = 20,  /* by which a release is held back */
+    BACK_MS = 20,  /* by which a release is held back, */
+    LOOK_MS = 100, /* and a try */
     SOON_MS = 900, /* less than the backstop that would serve them otherwise */
     ALL_MS = 30000
 };
@@ -125,6 +127,70 @@ static void who_comes_before_the_commit(void **state)
     rowlock_close(&first.client);
 }
 
+/* ---- who looks just then ---- */
+
+/* A holder's session, with its bell: like any tenure by ticket, but one that does as it is told. */
+static void *hold_by_hand(void)
+{
+    const struct backend_kind *kind = fault.backend.kind;
+    void *session = kind->sql_open(fault.backend.address);
+    char sql[128];
+
+    assert_non_null(session);
+    fault_sql("UPDATE {locks} SET ticket = (SELECT min(ticket) - 1 FROM {waiters})");
+    snprintf(sql, sizeof(sql), "SELECT pg_advisory_lock(%lld)",
+             fault_sql_number("SELECT ticket FROM {locks}"));
+    assert_int_equal(kind->sql_run(session, sql, NULL, 0), 0);
+    return session;
+}
+
+static void await_sleeping_try(void)
+{
+    int64_t until = process_now_ms() + ALL_MS;
+
+    while (fault_sql_number("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") ==
+               0 &&
+           process_now_ms() < until)
+        process_sleep_ms(5);
+}
+
+/* It waits to be told, since the first holder had no bell. The one after that has: it frees the row
+ * and rings while a try of the waiter's still sees the row as it was. Nobody will tell. */
+static void release_while_somebody_looks(void **state)
+{
+    struct waiting next = {.client = fault_open(fault.backend.address, NULL)};
+    rowlock_counters counters = {.size = sizeof(counters)};
+    void *holder;
+    int64_t since;
+    pthread_t thread;
+
+    (void)state;
+    fault_sql("DELETE FROM {locks}");
+    fault_sql("DELETE FROM {waiters}");
+    fault_sql("INSERT INTO {locks} (name, owner, fence, hold_count, attempt, acquire_time,"
+              " expire_time) SELECT 'early', 'x', 1, 1, gen_random_uuid(), 1,"
+              " (extract(epoch FROM now()) * 1000000)::bigint + 60000000");
+    pthread_create(&thread, NULL, wait_for_it, &next);
+    while (counters.queued == 0) {
+        process_sleep_ms(5);
+        rowlock_stats(&counters, next.client, NULL);
+    }
+    process_sleep_ms(4 * LOOK_MS); /* it has looked, and listens */
+    holder = hold_by_hand();
+    await_sleeping_try();
+    fault_sql("UPDATE {locks} SET hold_count = 0,"
+              " expire_time = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint");
+    fault.backend.kind->sql_close(holder);
+    since = process_now_ms();
+    pthread_join(thread, NULL);
+    since = process_now_ms() - since;
+    assert_int_equal(next.status, ROWLOCK_OK);
+    print_message("served after %lld ms\n", (long long)since);
+    assert_in_range(since, 0, SOON_MS);
+    fault_release(&next.lock);
+    rowlock_close(&next.client);
+}
+
 static int run(const char *sql)
 {
     char out[64];
@@ -158,6 +224,19 @@ static int refuse(void **state)
                   " RETURN NULL; END'");
 }
 
+/* Only the statement of a try has such a parameter. */
+static int look_long(void **state)
+{
+    (void)state;
+    if (run("CREATE SEQUENCE {releases}") != 0 ||
+        run("CREATE FUNCTION {hold_back}() RETURNS trigger LANGUAGE plpgsql AS"
+            " 'BEGIN IF current_query() LIKE ''%$8::boolean%'' THEN PERFORM pg_sleep(0.1); END IF;"
+            " RETURN NULL; END'") != 0)
+        return -1;
+    return run("CREATE TRIGGER hold_back BEFORE UPDATE ON {locks} FOR EACH STATEMENT"
+               " EXECUTE FUNCTION {hold_back}()");
+}
+
 static int teardown(void **state)
 {
     (void)state;
@@ -170,6 +249,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(release_that_is_held_back, hold_back, teardown),
         cmocka_unit_test_setup_teardown(release_that_fails_after_its_bell, refuse, teardown),
         cmocka_unit_test_setup_teardown(who_comes_before_the_commit, hold_back, teardown),
+        cmocka_unit_test_setup_teardown(release_while_somebody_looks, look_long, teardown),
     };
     return FAULT_MAIN(argc, argv, 0, cases);
 }

@@ -119,6 +119,7 @@ typedef struct pg_link {
     /* the queue */
     uint64_t bell;                 /* the ticket whose bell this connection has; 0: none */
     uint64_t left;                 /* one that was served and is still in its table; 0: none */
+    uint64_t silent;               /* fence of a tenure that was seen without a bell; 0: none */
     int64_t called;                /* when the turn that is under way was */
     int may_have_bells;            /* of tickets that nobody knows of */
     char channel[PG_CHANNEL_SIZE]; /* on which the one waiting with `bell` would be told */

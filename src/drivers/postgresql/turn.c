@@ -36,6 +36,8 @@ static void turn_params(pg_link *conn, const rowlock_op *op, uint64_t heard, int
     pg_put_i64(params, (int64_t)heard);
     pg_param(params);
     pg_put_bool(params, only_look);
+    pg_param(params);
+    pg_put_i64(params, (int64_t)conn->silent);
 }
 
 /* `sent`: when the try was. */
@@ -72,8 +74,10 @@ static void read_turn(pg_link *conn, rowlock_op *op, int only_look, int64_t sent
     op->before = (uint64_t)pg_get_int(result, 0, TURN_BEFORE);
     op->is_queue = op->before != 0 && op->holder[0] == '\0';
     op->can_wait = (uint8_t)(is_bells && !only_look && pg_get_bool(result, 0, TURN_CAN_WAIT));
-    if (pg_get_int(result, 0, TURN_VERDICT) == PG_VERDICT_AGAIN)
-        op->status = PG_UNANSWERED;
+    if (pg_get_int(result, 0, TURN_VERDICT) != PG_VERDICT_AGAIN)
+        return;
+    conn->silent = op->holder_fence;
+    op->status = PG_UNANSWERED;
 }
 
 static int read_and_clear(pg_link *conn, rowlock_op *op, PGresult *result, int only_look,
