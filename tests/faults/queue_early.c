@@ -83,19 +83,27 @@ static void *give_it_back(void *arg)
     return NULL;
 }
 
+/* Until it has a ticket, or has had long enough for it. */
+static void await_queued(rowlock_client *client)
+{
+    rowlock_counters counters = {.size = sizeof(counters)};
+    int64_t until = process_now_ms() + ALL_MS;
+
+    while (counters.queued == 0 && process_now_ms() < until) {
+        process_sleep_ms(5);
+        rowlock_stats(&counters, client, NULL);
+    }
+}
+
 /* Holds the lock by a ticket, whose bell it has. */
 static void hold_by_ticket(struct waiting *w)
 {
     rowlock_client *before = fault_open(fault.backend.address, NULL);
     rowlock_lock *lock = fault_acquire(before, "early", 60000);
-    rowlock_counters counters = {.size = sizeof(counters)};
     pthread_t thread;
 
     pthread_create(&thread, NULL, wait_for_it, w);
-    while (counters.queued == 0) {
-        process_sleep_ms(5);
-        rowlock_stats(&counters, w->client, NULL);
-    }
+    await_queued(w->client);
     fault_release(&lock);
     pthread_join(thread, NULL);
     assert_int_equal(w->status, ROWLOCK_OK);
@@ -159,7 +167,6 @@ static void await_sleeping_try(void)
 static void release_while_somebody_looks(void **state)
 {
     struct waiting next = {.client = fault_open(fault.backend.address, NULL)};
-    rowlock_counters counters = {.size = sizeof(counters)};
     void *holder;
     int64_t since;
     pthread_t thread;
@@ -171,10 +178,7 @@ static void release_while_somebody_looks(void **state)
               " expire_time) SELECT 'early', 'x', 1, 1, gen_random_uuid(), 1,"
               " (extract(epoch FROM now()) * 1000000)::bigint + 60000000");
     pthread_create(&thread, NULL, wait_for_it, &next);
-    while (counters.queued == 0) {
-        process_sleep_ms(5);
-        rowlock_stats(&counters, next.client, NULL);
-    }
+    await_queued(next.client);
     process_sleep_ms(4 * LOOK_MS); /* it has looked, and listens */
     holder = hold_by_hand();
     await_sleeping_try();
@@ -228,8 +232,7 @@ static int refuse(void **state)
 static int look_long(void **state)
 {
     (void)state;
-    if (run("CREATE SEQUENCE {releases}") != 0 ||
-        run("CREATE FUNCTION {hold_back}() RETURNS trigger LANGUAGE plpgsql AS"
+    if (run("CREATE FUNCTION {hold_back}() RETURNS trigger LANGUAGE plpgsql AS"
             " 'BEGIN IF current_query() LIKE ''%$8::boolean%'' THEN PERFORM pg_sleep(0.1); END IF;"
             " RETURN NULL; END'") != 0)
         return -1;
@@ -240,7 +243,7 @@ static int look_long(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    return run("DROP FUNCTION {hold_back}() CASCADE") | run("DROP SEQUENCE {releases}");
+    return run("DROP FUNCTION {hold_back}() CASCADE") | run("DROP SEQUENCE IF EXISTS {releases}");
 }
 
 int main(int argc, char **argv)
