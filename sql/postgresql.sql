@@ -756,45 +756,61 @@ SELECT s.name, p.ticket, p.has_bell,
 -- last one of the queue lives. No answer: `enqueue`, when the bell that may be there has been taken down.
 -- The bell is hung up in FROM: what stands in SET is done once more if the row was just being changed by
 -- somebody else, and a bell that hangs twice does not ring when it is rung once.
--- $1 name  $2 owner  $3 life in us  $4 with a bell  $5 the last ticket
+-- What `bell_before` may wait for is left in the session, in a setting; 0: nothing.
+-- $1 name  $2 owner  $3 life in us  $4 with a bell  $5 the last ticket  $6 how long it may wait, in us
 UPDATE rowlock_waiters AS w
    SET ticket      = s.next,
        owner       = $2::text,
        since_time  = s.now,
        expire_time = s.now + $3::bigint,
        has_bell    = s.has_bell
-  FROM (SELECT p.*, CASE WHEN $4::boolean THEN pg_try_advisory_lock(p.next) ELSE false END AS has_bell
-          FROM (SELECT c.now, l.owner, l.fence, l.expire_time, l.ticket,
-                       a.ticket AS last, a.has_bell AS last_bell, a.expire_time AS last_until,
-                       greatest(c.now, l.ticket + 1, a.ticket + 1) AS next
-                  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
-                               set_config('synchronous_commit', 'off', true)             AS mode
-                        OFFSET 0) AS c
-                 CROSS JOIN rowlock_locks AS l
-                  LEFT JOIN LATERAL (
-                        SELECT q.ticket, q.expire_time, q.has_bell
-                          FROM rowlock_waiters AS q
-                         WHERE q.name = $1::bytea
-                           AND q.ticket > l.ticket
-                         ORDER BY q.ticket DESC
-                         LIMIT 1) AS a ON true
-                 WHERE l.name = $1::bytea
-                   AND l.ticket >= $5::bigint
-                   AND l.wait_until >= c.now + $3::bigint / 3 * 2
-                   AND (a.expire_time IS NULL OR a.expire_time > c.now)
-                OFFSET 0) AS p
+  FROM (SELECT c.now, l.owner, l.fence, l.expire_time,
+               greatest(c.now, l.ticket + 1, a.ticket + 1) AS next,
+               CASE WHEN $4::boolean
+                    THEN pg_try_advisory_lock(greatest(c.now, l.ticket + 1, a.ticket + 1))
+                    ELSE false END AS has_bell,
+               coalesce(a.ticket,
+                        CASE WHEN l.ticket > 0
+                              AND l.expire_time > c.now
+                              AND NOT pg_try_advisory_xact_lock_shared(l.ticket) THEN l.ticket END,
+                        0) AS before,
+               coalesce(a.has_bell, true)                     AS can_wait,
+               coalesce(a.expire_time, l.expire_time) - c.now AS remaining
+          FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+                       set_config('synchronous_commit', 'off', true)             AS mode
+                OFFSET 0) AS c
+         CROSS JOIN rowlock_locks AS l
+          LEFT JOIN LATERAL (
+                SELECT q.ticket, q.expire_time, q.has_bell
+                  FROM rowlock_waiters AS q
+                 WHERE q.name = $1::bytea
+                   AND q.ticket > l.ticket
+                 ORDER BY q.ticket DESC
+                 LIMIT 1) AS a ON true
+         WHERE l.name = $1::bytea
+           AND l.ticket >= $5::bigint
+           AND l.wait_until >= c.now + $3::bigint / 3 * 2
+           AND (a.expire_time IS NULL OR a.expire_time > c.now)
         OFFSET 0) AS s
  WHERE w.name = $1::bytea
    AND w.ticket = $5::bigint
 RETURNING $1::bytea AS name, w.ticket, w.has_bell,
-          CASE WHEN s.expire_time > s.now THEN s.owner END AS holder, s.fence,
-          coalesce(s.last,
-                   CASE WHEN s.ticket > 0
-                         AND s.expire_time > s.now
-                         AND NOT pg_try_advisory_xact_lock_shared(s.ticket) THEN s.ticket END,
-                   0) AS before,
-          coalesce(s.last_bell, true) AS can_wait,
-          coalesce(s.last_until, s.expire_time) - s.now AS remaining
+          CASE WHEN s.expire_time > s.now THEN s.owner END AS holder, s.fence, s.before, s.can_wait,
+          s.remaining,
+          CASE WHEN $6::bigint > 0
+               THEN set_config('rowlock.before',
+                               CASE WHEN s.has_bell AND s.can_wait AND s.remaining > $6::bigint
+                                    THEN s.before ELSE 0 END::text, false) END AS waits
+
+-- name: bell_before
+-- The wait that comes with `enqueue_again`, in the same round trip, when that has been committed. A setting
+-- that an earlier call has left names a ticket before the one that this connection had last.
+-- $1 that ticket  $2 how long to wait, in ms
+-- If the time passes this fails. NULL: nothing was waited for.
+SELECT CASE WHEN current_setting('rowlock.before', true)::bigint > 0
+             AND current_setting('rowlock.before', true)::bigint >= $1::bigint
+             AND set_config('lock_timeout', $2::text, true) <> ''
+            THEN pg_advisory_xact_lock_shared(current_setting('rowlock.before', true)::bigint) END AS heard
 
 -- name: bell
 -- $1 ticket  $2 how long to wait, in ms

@@ -75,6 +75,8 @@ typedef struct rowlock_op {
                         * any more */
     int64_t waited_us; /* OK, out of turn: of the time since the call, this much at least had passed
                         * before the lock was taken */
+    uint32_t wait_ms;  /* in, enqueue with a bell: it may wait for so long, right behind its commit,
+                        * for what the first turn would wait for */
 } rowlock_op;
 
 /* What a connection needs to know; copied or used up during open. */
@@ -318,8 +320,10 @@ struct rowlock_driver {
      * moment, because somebody keeps the tables from being written; the core asks again. Takes away
      * some dead tickets of the names. with_bell: n is 1, and this connection gets a bell, if bells
      * can be used here. All ops: BUSY with ticket, rings, before, can_wait (0 without a bell) and
-     * remaining_us, as `turn` says them.
-     */
+     * remaining_us, as `turn` says them. With op->wait_ms (up to ROWLOCK_TURN_MAX_MS) it may go on
+     * and wait for the bell of op->before, in the same round trip; not if a try may succeed earlier
+     * although nobody rings. If that has rung the `turn` that follows tries at once. Answers are of
+     * the time before that wait. */
     int (*enqueue)(void *conn, rowlock_op *ops, size_t n, int64_t life_us, int with_bell,
                    uint32_t timeout_ms, rowlock_error *err);
 

@@ -31,6 +31,7 @@ typedef struct queue {
     int is_granted;
     int had_to_wait;   /* there was somebody to wait for */
     int64_t try_at_us; /* at the latest */
+    int64_t asked_us;  /* when the ticket was asked for */
     int64_t pause_us;
     rlk_sent sent;
 } queue;
@@ -42,13 +43,29 @@ typedef struct entry {
     int with_bell;
 } entry;
 
+/* How long the wait may be that comes with the ticket: nobody prolongs it meanwhile, and a cancel
+ * is not seen. */
+static uint32_t first_wait_ms(const queue *q)
+{
+    int64_t most_us = q->client->ticket_us / 3;
+
+    if (rlk_wait_look(q->wait, NULL) != ROWLOCK_OK)
+        return 0;
+    if (q->wait->until_us - q->asked_us < most_us)
+        most_us = q->wait->until_us - q->asked_us;
+    return most_us / 1000 < ROWLOCK_TURN_MAX_MS ? (uint32_t)(most_us / 1000) : ROWLOCK_TURN_MAX_MS;
+}
+
 static int do_enqueue(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
                       rowlock_error *err)
 {
     const entry *e = arg;
+    queue *q = e->q;
 
-    return client->driver.enqueue(conn, e->q->ops, e->q->n, client->ticket_us, e->with_bell,
-                                  timeout_ms, err);
+    q->asked_us = rlk_clock_us();
+    q->ops[0].wait_ms = e->with_bell ? first_wait_ms(q) : 0;
+    return client->driver.enqueue(conn, q->ops, q->n, client->ticket_us, e->with_bell, timeout_ms,
+                                  err);
 }
 
 static int do_acquire(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
@@ -79,9 +96,10 @@ static int do_leave(rowlock_client *client, void *conn, uint32_t timeout_ms, voi
 
 /* ---- coming and going ---- */
 
-static void plan_try(queue *q)
+/* By answers of this moment. */
+static void plan_try(queue *q, int64_t now)
 {
-    int64_t now = rlk_clock_us(), remaining = 0, pause;
+    int64_t remaining = 0, pause;
     int64_t most = q->n == 1 && q->ops[0].before == 0 ? BACKSTOP_US : BELL_BACKSTOP_US;
 
     for (size_t i = 0; i < q->n; i++) {
@@ -125,7 +143,7 @@ static int enter(queue *q, rowlock_error *err)
     rlk_count(&q->client->counters.queued, 1);
     rlk_count(&q->client->counters.polled, q->conn == NULL);
     q->had_to_wait |= q->ops[0].can_wait;
-    plan_try(q);
+    plan_try(q, q->asked_us);
     if (!q->ops[0].can_wait || q->n > 1)
         q->try_at_us = 0; /* the lock may have been freed before the ticket was there */
     return ROWLOCK_OK;
@@ -208,7 +226,7 @@ static int judge(queue *q, rowlock_error *err)
         return enter(q, err);
     }
     if (busy->remaining_us != NOT_TRIED || !busy->can_wait)
-        plan_try(q);
+        plan_try(q, rlk_clock_us());
     return ROWLOCK_OK;
 }
 

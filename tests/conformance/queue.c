@@ -98,6 +98,18 @@ void give_back(struct fixture *f, void *conn, const rowlock_op *granted)
     assert_int_equal(op.hold_count, 0);
 }
 
+struct served served_before(struct fixture *f)
+{
+    struct served s = {.a = another(f), .b = another(f)};
+    rowlock_op held = grant_by_ticket(f, s.a, "lock", "ann", LONG_US);
+    s.last = queue_up(f, s.b, "lock", "bob");
+    s.has_bells = s.last.before != 0;
+    give_back(f, s.a, &held);
+    expect_ok(await_turn(f, s.b, &s.last), NULL);
+    give_back(f, s.b, &s.last);
+    return s;
+}
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 static void *wait_for_turn(void *payload)

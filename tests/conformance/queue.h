@@ -37,6 +37,15 @@ rowlock_op op_ringing(const rowlock_op *granted);
 /* Gives back a lock, with its bell if it has one; asserts that it was held. */
 void give_back(struct fixture *f, void *conn, const rowlock_op *granted);
 
+/* Bob, on b, has waited for Ann, on a, was served and has given the lock back. */
+struct served {
+    void *a, *b;
+    int has_bells;
+    rowlock_op last; /* his */
+};
+
+struct served served_before(struct fixture *f);
+
 /* turn in a thread: waits on, without a try of its own, as long as the answer is BUSY, `calls`
  * times at most. */
 struct turner {

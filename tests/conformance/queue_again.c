@@ -11,40 +11,21 @@
 #define HOUR_US ((uint64_t)3600 * 1000000)
 #define WAIT_MS ROWLOCK_TURN_MAX_MS
 
-/* Bob, on b, has waited for Ann, on a, was served and has given the lock back. */
-struct scene {
-    void *a, *b;
-    int has_bells;
-    rowlock_op served;
-};
-
-static struct scene scene_open(struct fixture *f)
-{
-    struct scene s = {.a = another(f), .b = another(f)};
-    rowlock_op held = grant_by_ticket(f, s.a, "lock", "ann", LONG_US);
-    s.served = queue_up(f, s.b, "lock", "bob");
-    s.has_bells = s.served.before != 0;
-    give_back(f, s.a, &held);
-    expect_ok(await_turn(f, s.b, &s.served), NULL);
-    give_back(f, s.b, &s.served);
-    return s;
-}
-
 /* ---- the number ------------------------------------------------------------------------------ */
 
 static void test_again_is_above_the_ticket_of_the_lock(void **state)
 {
     struct fixture *f = *state;
-    struct scene s = scene_open(f);
+    struct served s = served_before(f);
     sql_run(f, "UPDATE rowlock_locks SET ticket = ticket + 3600000000", NULL, 0);
     rowlock_op op = queue_up(f, s.b, "lock", "bob");
-    assert_int_equal(op.ticket, s.served.ticket + HOUR_US + 1);
+    assert_int_equal(op.ticket, s.last.ticket + HOUR_US + 1);
 }
 
 static void test_again_is_above_those_of_the_future(void **state)
 {
     struct fixture *f = *state;
-    struct scene s = scene_open(f);
+    struct served s = served_before(f);
     rowlock_op other = queue_up_for(f, "lock", "col", LONG_US);
     sql_run(f, "UPDATE rowlock_waiters SET ticket = ticket + 3600000000 WHERE owner = 'col'", NULL,
             0);
@@ -56,18 +37,18 @@ static void test_again_is_above_those_of_the_future(void **state)
 static void test_again_leaves_a_ticket_alone_that_is_not_past(void **state)
 {
     struct fixture *f = *state;
-    struct scene s = scene_open(f);
+    struct served s = served_before(f);
     sql_run(f, "UPDATE rowlock_locks SET ticket = 0", NULL, 0);
-    int was_there = in_queue(f, &s.served);
+    int was_there = in_queue(f, &s.last);
     rowlock_op op = queue_up(f, s.b, "lock", "bob");
-    assert_int_equal(in_queue(f, &s.served), was_there);
-    assert_true(in_queue(f, &op) && op.ticket > s.served.ticket);
+    assert_int_equal(in_queue(f, &s.last), was_there);
+    assert_true(in_queue(f, &op) && op.ticket > s.last.ticket);
 }
 
 static void test_again_is_a_new_ticket_in_all(void **state)
 {
     struct fixture *f = *state;
-    struct scene s = scene_open(f);
+    struct served s = served_before(f);
     struct queue queue = {.count = 0};
     sql_run(f,
             "UPDATE rowlock_waiters"
@@ -92,7 +73,7 @@ static void test_again_is_a_new_ticket_in_all(void **state)
 static void test_again_keeps_newcomers_away(void **state)
 {
     struct fixture *f = *state;
-    struct scene s = scene_open(f);
+    struct served s = served_before(f);
     sql_run(f, "UPDATE rowlock_locks SET wait_until = 0", NULL, 0);
     rowlock_op op = queue_up(f, s.b, "lock", "bob"), plain = op_new("lock", "col");
     expect_status(ROWLOCK_BUSY, try_acquire(f, f->conn, &plain), NULL);
@@ -104,7 +85,7 @@ static void test_again_keeps_newcomers_away(void **state)
 static void test_again_renews_a_mark_that_is_too_short(void **state)
 {
     struct fixture *f = *state;
-    struct scene s = scene_open(f);
+    struct served s = served_before(f);
     char sql[160], out[64];
     snprintf(sql, sizeof(sql), "UPDATE rowlock_locks SET wait_until = acquire_time + %lld",
              (long long)SLACK_US);
@@ -119,7 +100,7 @@ static void test_again_renews_a_mark_that_is_too_short(void **state)
 static void test_again_has_a_bell(void **state)
 {
     struct fixture *f = *state;
-    struct scene s = scene_open(f);
+    struct served s = served_before(f);
     void *c = another(f);
     rowlock_op op = queue_up(f, s.b, "lock", "bob"), next = queue_up(f, c, "lock", "col");
     if (!s.has_bells)
@@ -135,7 +116,7 @@ static void test_again_has_a_bell(void **state)
 static void test_again_without_a_bell_has_none(void **state)
 {
     struct fixture *f = *state;
-    struct scene s = scene_open(f);
+    struct served s = served_before(f);
     rowlock_op op = op_new("lock", "bob");
     expect_ok(f->driver->enqueue(s.b, &op, 1, LONG_US, 0, CALL_MS, &f->err), &f->err);
     assert_true(in_queue(f, &op) && !op.rings && !op.can_wait);
@@ -148,7 +129,7 @@ static void test_again_without_a_bell_has_none(void **state)
 static void test_again_rings_the_bell_that_was_left(void **state)
 {
     struct fixture *f = *state;
-    struct scene s = scene_open(f);
+    struct served s = served_before(f);
     rowlock_op held = grant_by_ticket(f, s.a, "lock", "ann", LONG_US);
     rowlock_op op = queue_up(f, s.b, "lock", "bob");
     give_back(f, s.a, &held);
@@ -183,7 +164,7 @@ static void *commit_soon(void *arg)
 static void test_again_has_one_bell_although_the_row_was_locked(void **state)
 {
     struct fixture *f = *state;
-    struct scene s = scene_open(f);
+    struct served s = served_before(f);
     struct change change = {.f = f, .session = sql_begin(f), .rc = -1};
     void *c = another(f);
     pthread_t thread;
@@ -210,7 +191,7 @@ static void test_again_has_one_bell_although_the_row_was_locked(void **state)
 static void test_again_waits_for_the_holder(void **state)
 {
     struct fixture *f = *state;
-    struct scene s = scene_open(f);
+    struct served s = served_before(f);
     void *c = another(f);
     rowlock_op op = queue_up(f, s.a, "lock", "ann"), other = queue_up(f, s.b, "lock", "bob");
     rowlock_op last = queue_up(f, c, "lock", "col");
@@ -231,7 +212,7 @@ static void test_again_waits_for_the_holder(void **state)
 static void test_again_waits_for_the_last_who_lives(void **state)
 {
     struct fixture *f = *state;
-    struct scene s = scene_open(f);
+    struct served s = served_before(f);
     void *c = another(f);
     grant(f, "lock", "dan");
     rowlock_op other = queue_up(f, c, "lock", "col");
@@ -245,7 +226,7 @@ static void test_again_waits_for_the_last_who_lives(void **state)
 static void test_again_behind_a_plain_holder_has_no_bell_to_wait_for(void **state)
 {
     struct fixture *f = *state;
-    struct scene s = scene_open(f);
+    struct served s = served_before(f);
     rowlock_op held = grant(f, "lock", "dan"), op = queue_up(f, s.b, "lock", "bob");
     assert_int_equal(op.before, 0);
     assert_string_equal(op.holder, "dan");
@@ -257,7 +238,7 @@ static void test_again_behind_a_plain_holder_has_no_bell_to_wait_for(void **stat
 static void test_again_for_another_lock_is_in_its_queue(void **state)
 {
     struct fixture *f = *state;
-    struct scene s = scene_open(f);
+    struct served s = served_before(f);
     grant_released(f, "other", "dan");
     rowlock_op op = queue_up(f, s.b, "other", "bob");
     assert_true(in_queue(f, &op));
@@ -277,7 +258,7 @@ static void test_again_for_another_lock_is_in_its_queue(void **state)
 static void test_again_does_not_wait_for_a_locked_lock(void **state)
 {
     struct fixture *f = *state;
-    struct scene s = scene_open(f);
+    struct served s = served_before(f);
     void *session = sql_begin(f);
     sql_in(f, session, "BEGIN");
     sql_in(f, session, "SELECT fence FROM rowlock_locks WHERE name = 'lock' FOR UPDATE");
@@ -292,14 +273,14 @@ static void test_reap_takes_tickets_that_are_past_by_the_row(void **state)
 {
     struct fixture *f = *state;
     queue_clear(f);
-    struct scene s = scene_open(f);
+    struct served s = served_before(f);
     rowlock_op other = queue_up_for(f, "lock", "col", LONG_US);
     sql_run(f, "UPDATE rowlock_locks SET ticket = ticket + 3600000000", NULL, 0);
     rowlock_op live = queue_up_for(f, "lock", "dan", LONG_US);
     assert_true(!in_queue(f, &other) && in_queue(f, &live));
     assert_int_equal(reap(f, 1, 100), 1);
     assert_false(row_exists(f, "lock"));
-    assert_true(!in_queue(f, &other) && !in_queue(f, &s.served) && in_queue(f, &live));
+    assert_true(!in_queue(f, &other) && !in_queue(f, &s.last) && in_queue(f, &live));
     expect_ok(try_turn(f, f->conn, &live, 0), NULL);
 }
 

@@ -134,6 +134,14 @@ int pg_call_and_ring(pg_link *conn, pg_statement statement, const rowlock_op *op
     return status;
 }
 
+int64_t pg_limit_for_wait(const pg_link *conn, uint32_t wait_ms, int64_t deadline)
+{
+    int64_t left_ms = (deadline - rlk_clock_us()) / 1000;
+
+    /* They are kept if they leave the time. */
+    return conn->limit_ms > 2 * (int64_t)wait_ms ? conn->limit_ms : left_ms + wait_ms;
+}
+
 int pg_bells_clear(pg_link *conn, int64_t deadline, rowlock_error *err)
 {
     PGresult *result;

@@ -51,6 +51,7 @@ const char *pg_text_of(pg_statement statement)
         [PG_ENQUEUE] = SQL_ENQUEUE,
         [PG_ENQUEUE_AGAIN] = SQL_ENQUEUE_AGAIN,
         [PG_BELL] = SQL_BELL,
+        [PG_BELL_BEFORE] = SQL_BELL_BEFORE,
         [PG_TURN] = SQL_TURN,
         [PG_TURN_FREE] = SQL_TURN_FREE,
         [PG_RING] = SQL_RING,

@@ -79,6 +79,7 @@ typedef enum pg_statement {
     PG_ENQUEUE,
     PG_ENQUEUE_AGAIN,
     PG_BELL,
+    PG_BELL_BEFORE,
     PG_TURN,
     PG_TURN_FREE,
     PG_RING,
@@ -119,6 +120,7 @@ typedef struct pg_link {
     /* the queue */
     uint64_t bell;                 /* the ticket whose bell this connection has; 0: none */
     uint64_t left;                 /* one that was served and is still in its table; 0: none */
+    uint64_t heard;                /* the bell that rang while the ticket was taken; 0: none */
     uint64_t silent;               /* fence of a tenure that was seen without a bell; 0: none */
     int64_t called;                /* when the turn that is under way was */
     int may_have_bells;            /* of tickets that nobody knows of */
@@ -367,6 +369,10 @@ int pg_is_telling_refused(int status, const rowlock_error *err);
  * closed, or it is rung again in vain. */
 int pg_call_and_ring(pg_link *conn, pg_statement statement, const rowlock_op *op, PGresult **out,
                      int64_t deadline, rowlock_error *err);
+
+/* Waits for a bell as part of a trip, behind what the trip has so far: the bound of the session's
+ * timeouts that leaves the time for it. */
+int64_t pg_limit_for_wait(const pg_link *conn, uint32_t wait_ms, int64_t deadline);
 
 /* Gives up what an earlier wait has left, before another one begins. */
 int pg_bells_clear(pg_link *conn, int64_t deadline, rowlock_error *err);

@@ -46,14 +46,9 @@ static void read_enqueued(pg_link *conn, rowlock_op *ops, size_t n, const PGresu
     conn->was_told = 1;
 }
 
-/* Leaves the op without an answer if there is more to it: no mark, or one that has to be renewed.
- */
-static int enqueue_again(pg_link *conn, rowlock_op *op, int64_t life_us, int with_bell,
-                         int64_t deadline, rowlock_error *err)
+static void again_params(pg_link *conn, const rowlock_op *op, int64_t life_us, int with_bell,
+                         uint32_t wait_ms)
 {
-    PGresult *result;
-    int status;
-
     pg_params_clear(&conn->params);
     pg_param(&conn->params);
     pg_put_bytes(&conn->params, op->name, op->name_length);
@@ -65,13 +60,100 @@ static int enqueue_again(pg_link *conn, rowlock_op *op, int64_t life_us, int wit
     pg_put_bool(&conn->params, with_bell);
     pg_param(&conn->params);
     pg_put_i64(&conn->params, (int64_t)conn->left);
-    conn->left = 0;
+    pg_param(&conn->params);
+    pg_put_i64(&conn->params, (int64_t)wait_ms * 1000);
+}
+
+static int queue_bare(pg_link *conn, pg_trip *trip, pg_statement statement)
+{
+    pg_params_clear(&conn->params);
+    return pg_trip_call(conn, trip, statement);
+}
+
+static int queue_bell(pg_link *conn, pg_trip *trip, uint64_t left, uint32_t wait_ms)
+{
+    pg_params_clear(&conn->params);
+    pg_param(&conn->params);
+    pg_put_i64(&conn->params, (int64_t)left);
+    pg_param(&conn->params);
+    rlk_text_int(&conn->params.bytes, wait_ms);
+    return pg_trip_call(conn, trip, PG_BELL_BEFORE);
+}
+
+/* The statement has failed in its transaction, which is ended. */
+static int undo(pg_link *conn, const pg_trip *trip, int64_t deadline, rowlock_error *err)
+{
+    rowlock_error ignored;
+    PGresult *result;
+    int status = pg_said_no(conn, trip->error, err);
+
+    if (PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
+        return status;
+    pg_params_clear(&conn->params);
+    if (pg_call_bare(conn, PG_ROLLBACK, &result, deadline, &ignored) != ROWLOCK_OK) {
+        *err = ignored;
+        return pg_unchanged(ROWLOCK_EUNKNOWN, err);
+    }
+    PQclear(result);
+    return status;
+}
+
+/* All in one round trip, and with one answer, after the wait: so the commit of the ticket is a
+ * statement, too, and not a Sync, which the server answers at once. */
+static int enqueue_and_hear(pg_link *conn, rowlock_op *op, int64_t life_us, uint32_t wait_ms,
+                            int64_t deadline, rowlock_error *err)
+{
+    uint64_t left = conn->left;
+    int again, commit, bell, status;
+    pg_trip trip;
+
+    deadline += (int64_t)wait_ms * 1000;
+    status = pg_trip_begin(conn, &trip, pg_limit_for_wait(conn, wait_ms, deadline), err);
+    if (status != ROWLOCK_OK)
+        return status;
+    queue_bare(conn, &trip, PG_BEGIN);
+    again_params(conn, op, life_us, 1, wait_ms);
+    again = pg_trip_call(conn, &trip, PG_ENQUEUE_AGAIN);
+    commit = queue_bare(conn, &trip, PG_COMMIT);
+    bell = queue_bell(conn, &trip, left, wait_ms);
+    status = pg_trip_end(conn, &trip, deadline, err);
+    if (status == ROWLOCK_OK && trip.results[commit] == NULL)
+        status = undo(conn, &trip, pg_deadline_after(deadline), err);
+    if (status == ROWLOCK_OK && PQntuples(trip.results[again]) > 0) {
+        read_enqueued(conn, op, 1, trip.results[again]);
+        if (trip.results[bell] != NULL && !PQgetisnull(trip.results[bell], 0, 0))
+            conn->heard = op->before;
+    }
+    pg_trip_clear(&trip);
+    return status;
+}
+
+static int enqueue_alone(pg_link *conn, rowlock_op *op, int64_t life_us, int with_bell,
+                         int64_t deadline, rowlock_error *err)
+{
+    PGresult *result;
+    int status;
+
+    again_params(conn, op, life_us, with_bell, 0);
     status = pg_call(conn, PG_ENQUEUE_AGAIN, &result, deadline, err);
     if (status == ROWLOCK_OK && PQntuples(result) > 0)
         read_enqueued(conn, op, 1, result);
-    else
-        conn->may_have_bells |= with_bell;
     PQclear(result);
+    return status;
+}
+
+/* Leaves the op without an answer if there is more to it: no mark, or one that has to be renewed.
+ */
+static int enqueue_again(pg_link *conn, rowlock_op *op, int64_t life_us, int with_bell,
+                         int64_t deadline, rowlock_error *err)
+{
+    int status = with_bell && op->wait_ms > 0
+                     ? enqueue_and_hear(conn, op, life_us, op->wait_ms, deadline, err)
+                     : enqueue_alone(conn, op, life_us, with_bell, deadline, err);
+
+    conn->left = 0;
+    if (op->status == PG_UNANSWERED)
+        conn->may_have_bells |= with_bell;
     return status;
 }
 
@@ -140,6 +222,7 @@ int pg_enqueue(void *memory, rowlock_op *ops, size_t n, int64_t life_us, int wit
     if (err == NULL)
         err = &local;
     with_bell = with_bell && n == 1 && !conn->is_pooled;
+    conn->heard = 0;
     for (int round = 0;; round++) {
         status = enqueue_round(conn, ops, n, life_us, with_bell, mark, deadline, err);
         if (status == ROWLOCK_EDRIVER && pg_meaning_of(err->sqlstate) == PG_MEANS_LOCKED && mark)

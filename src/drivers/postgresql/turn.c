@@ -163,11 +163,8 @@ static int still_waiting(rowlock_op *op, rowlock_error *err)
 static int hear(pg_link *conn, uint64_t ticket, uint32_t wait_ms, int64_t deadline,
                 rowlock_error *err)
 {
-    int64_t left_ms = (deadline - rlk_clock_us()) / 1000;
-    /* The session's limits are kept if they leave the time. */
-    int64_t limit_ms = conn->limit_ms > 2 * (int64_t)wait_ms ? conn->limit_ms : left_ms + wait_ms;
     pg_trip trip;
-    int status = pg_trip_begin(conn, &trip, limit_ms, err);
+    int status = pg_trip_begin(conn, &trip, pg_limit_for_wait(conn, wait_ms, deadline), err);
     int bell;
 
     if (status != ROWLOCK_OK)
@@ -195,8 +192,11 @@ static int wait_for_bell(pg_link *conn, rowlock_op *op, uint32_t wait_ms, uint32
                          rowlock_error *err)
 {
     uint64_t before = op->before;
-    int status = hear(conn, before, wait_ms, pg_deadline_in((int64_t)timeout_ms + wait_ms), err);
+    int status = ROWLOCK_OK;
 
+    if (conn->heard != before)
+        status = hear(conn, before, wait_ms, pg_deadline_in((int64_t)timeout_ms + wait_ms), err);
+    conn->heard = 0;
     if (status == ROWLOCK_BUSY)
         return still_waiting(op, err);
     if (status != ROWLOCK_OK)
