@@ -207,6 +207,35 @@ static void test_time_that_the_turn_waited_is_not_of_the_lease(void **state)
     rowlock_release(&lock, NULL);
 }
 
+/* The ticket is not prolonged meanwhile, and the caller is not listened to. */
+static void test_first_wait_is_bounded(void **state)
+{
+    rowlock_lock *lock = NULL;
+
+    (void)state;
+    hold_outside("a", 60000);
+    assert_status(TIMEOUT, wait_for(&lock, "a", 5000, NULL));
+    assert_int_equal(fake_first_wait_ms(), ROWLOCK_TURN_MAX_MS);
+    assert_status(TIMEOUT, wait_for(&lock, "a", 300, NULL));
+    assert_in_range(fake_first_wait_ms(), 290, 300);
+    client->ticket_us = 600 * MS;
+    assert_status(TIMEOUT, wait_for(&lock, "a", 5000, NULL));
+    assert_int_equal(fake_first_wait_ms(), 200);
+}
+
+static void test_first_wait_is_none_if_it_was_cancelled(void **state)
+{
+    rowlock_lock *lock = NULL;
+    int64_t start = rlk_clock_us();
+
+    (void)state;
+    assert_status(OK, rowlock_cancel_new(&cancel, NULL));
+    hold_outside("a", 60000);
+    rowlock_cancel_fire(cancel);
+    assert_status(CANCELLED, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
+    assert_in_range(rlk_clock_us() - start, 0, 100 * MS);
+}
+
 /* ---- ends of a wait ---- */
 
 static void test_timeout_leaves_the_queue_and_names_the_holder(void **state)
@@ -545,6 +574,8 @@ int main(void)
         case_of(test_connection_of_the_bell_is_used_again),
         case_of(test_end_of_the_lease_is_not_missed),
         case_of(test_time_that_the_turn_waited_is_not_of_the_lease),
+        case_of(test_first_wait_is_bounded),
+        case_of(test_first_wait_is_none_if_it_was_cancelled),
         case_of(test_timeout_leaves_the_queue_and_names_the_holder),
         case_of(test_cancel_leaves_the_queue),
         case_of(test_lost_ticket_is_taken_anew),

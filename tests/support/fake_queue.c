@@ -31,6 +31,7 @@ static fake_bell bells[MOST_TICKETS];
 static size_t bell_count;
 static uint64_t last_number;
 static int no_bells;
+static uint32_t first_wait_ms;
 static void (*during_turn)(void);
 
 void fake_queue_reset(void)
@@ -38,6 +39,7 @@ void fake_queue_reset(void)
     ticket_count = bell_count = 0;
     last_number = 0;
     no_bells = 0;
+    first_wait_ms = 0;
     during_turn = NULL;
 }
 
@@ -220,6 +222,21 @@ static void place(rowlock_op *op, const void *conn)
     op->can_wait = op->rings && op->before != 0;
 }
 
+/* Nobody rings meanwhile. */
+static void wait_at_once(const rowlock_op *op)
+{
+    int64_t wait_us = (int64_t)op->wait_ms * 1000;
+
+    first_wait_ms = op->wait_ms;
+    if (op->can_wait && op->remaining_us > wait_us)
+        fake_clock_advance_us(wait_us);
+}
+
+uint32_t fake_first_wait_ms(void)
+{
+    return first_wait_ms;
+}
+
 static int fake_enqueue(void *conn, rowlock_op *ops, size_t n, int64_t life_us, int with_bell,
                         uint32_t timeout_ms, rowlock_error *err)
 {
@@ -234,6 +251,8 @@ static int fake_enqueue(void *conn, rowlock_op *ops, size_t n, int64_t life_us, 
         ops[i].ticket = number;
         place(&ops[i], conn);
     }
+    if (fake_takes_effect(fault) && with_bell)
+        wait_at_once(ops);
     return fake_done(fault, err);
 }
 

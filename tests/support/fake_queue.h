@@ -15,6 +15,9 @@ void fake_queue_reset(void);
 /* From now on enqueue gives no bells. */
 void fake_queue_without_bells(void);
 
+/* The wait that was to come with the last ticket that had a bell. */
+uint32_t fake_first_wait_ms(void);
+
 /* Called in each turn that waits, before it looks whether it was woken. NULL: nothing. */
 void fake_on_turn(void (*fn)(void));
 
