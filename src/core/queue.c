@@ -61,11 +61,16 @@ static int do_enqueue(rowlock_client *client, void *conn, uint32_t timeout_ms, v
 {
     const entry *e = arg;
     queue *q = e->q;
+    int rc;
 
     q->asked_us = rlk_clock_us();
     q->ops[0].wait_ms = e->with_bell ? first_wait_ms(q) : 0;
-    return client->driver.enqueue(conn, q->ops, q->n, client->ticket_us, e->with_bell, timeout_ms,
-                                  err);
+    rc = client->driver.enqueue(conn, q->ops, q->n, client->ticket_us, e->with_bell, timeout_ms,
+                                err);
+    /* A ticket that may be there is no lock that may be held. */
+    if (rc == ROWLOCK_EUNKNOWN)
+        rc = err->status = ROWLOCK_ECONNECT;
+    return rc;
 }
 
 static int do_acquire(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,

@@ -320,6 +320,18 @@ static void test_lost_answer_of_a_turn_is_asked_again(void **state)
     assert_false(fake_is_live("a"));
 }
 
+/* The database goes down while the ticket is asked for: nothing can be held. */
+static void test_lost_answer_of_a_ticket_is_no_lock(void **state)
+{
+    rowlock_lock *lock = NULL;
+
+    (void)state;
+    hold_outside("a", 60000);
+    fake_plan(2, FAKE_CUT_AFTER, 1); /* a try, and then the ticket */
+    assert_status(ECONNECT, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
+    fake_plan(0, FAKE_NONE, 0);
+}
+
 static void test_lost_answer_of_a_release_counts_once(void **state)
 {
     rowlock_lock *lock = NULL;
@@ -580,6 +592,7 @@ int main(void)
         case_of(test_cancel_leaves_the_queue),
         case_of(test_lost_ticket_is_taken_anew),
         case_of(test_lost_answer_of_a_turn_is_asked_again),
+        case_of(test_lost_answer_of_a_ticket_is_no_lock),
         case_of(test_lost_answer_of_a_release_counts_once),
         case_of(test_refusal_ends_the_wait),
         case_of(test_without_bells_the_client_asks),
