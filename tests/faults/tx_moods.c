@@ -166,8 +166,8 @@ static void role_idle(void **state)
     char address[1024];
 
     (void)state;
-    with_role(address, sizeof(address), "idle_in_transaction_session_timeout = 200");
-    idle(address, "SELECT 1", 600);
+    with_role(address, sizeof(address), "idle_in_transaction_session_timeout = 2000");
+    idle(address, "SELECT 1", 3000);
 }
 
 /* Our locks write. A transaction that may not is told so, and goes on reading. */
