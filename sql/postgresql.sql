@@ -802,6 +802,13 @@ RETURNING $1::bytea AS name, w.ticket, w.has_bell,
                                CASE WHEN s.has_bell AND s.can_wait AND s.remaining > $6::bigint
                                     THEN s.before ELSE 0 END::text, false) END AS waits
 
+-- name: bell
+-- $1 ticket  $2 how long to wait, in ms
+-- If the time passes this fails. `turn` follows when it was heard, and not before: a statement that was
+-- sent is run although the client has died meanwhile.
+SELECT CASE WHEN set_config('lock_timeout', $2::text, true) <> ''
+            THEN pg_advisory_xact_lock_shared($1::bigint) END AS heard
+
 -- name: bell_before
 -- The wait that comes with `enqueue_again`, in the same round trip, when that has been committed. A setting
 -- that an earlier call has left names a ticket before the one that this connection had last.
@@ -811,13 +818,6 @@ SELECT CASE WHEN current_setting('rowlock.before', true)::bigint > 0
              AND current_setting('rowlock.before', true)::bigint >= $1::bigint
              AND set_config('lock_timeout', $2::text, true) <> ''
             THEN pg_advisory_xact_lock_shared(current_setting('rowlock.before', true)::bigint) END AS heard
-
--- name: bell
--- $1 ticket  $2 how long to wait, in ms
--- If the time passes this fails. `turn` follows when it was heard, and not before: a statement that was
--- sent is run although the client has died meanwhile.
-SELECT CASE WHEN set_config('lock_timeout', $2::text, true) <> ''
-            THEN pg_advisory_xact_lock_shared($1::bigint) END AS heard
 
 -- name: turn
 -- $1 name  $2 owner  $3 note  $4 ttl in us  $5 attempt  $6 ticket

@@ -1,42 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
  * Waiting in the queue: tickets, bells, who is served, and what is left behind. */
-#include <pthread.h>
-#include <sched.h>
-
-#include "core.h"
-#include "core_test.h"
-#include "fake_queue.h"
 #include "fake_tx.h"
+#include "queue_scene.h"
 
-static rowlock_client *client;
-static rowlock_lock *holder;
 static rowlock_cancel *cancel;
 static uint64_t outsider; /* ticket or bell of somebody outside */
 static int turns;
-static atomic_int served;
 
 static int set_up(void **state)
 {
-    fresh(state);
-    assert_status(OK, rowlock_open(&client, fake_queue_driver(), "fake", NULL, NULL));
-    client->watch.is_by_hand = 1;
-    holder = NULL;
     cancel = NULL;
     outsider = 0;
     turns = 0;
-    atomic_store(&served, 0);
-    return 0;
+    return queue_set_up(state);
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
-    rowlock_release(&holder, NULL);
-    rowlock_close(&client);
+    int rc = queue_tear_down(state);
+
     rowlock_cancel_free(&cancel);
-    assert_int_equal(fake_connections(), 0);
-    return 0;
+    return rc;
 }
 
 static int wait_for(rowlock_lock **out, const char *name, int64_t wait_ms, rowlock_error *err)
@@ -47,14 +32,6 @@ static int wait_for(rowlock_lock **out, const char *name, int64_t wait_ms, rowlo
     options.cancel = cancel;
     options.owner = "bob";
     return rowlock_acquire(out, client, name, &options, err);
-}
-
-static rowlock_counters counters(void)
-{
-    rowlock_counters all = ROWLOCK_COUNTERS_INIT;
-
-    assert_status(OK, rowlock_stats(&all, client, NULL));
-    return all;
 }
 
 /* Somebody outside holds it, and came by a ticket, whose bell is to be waited for. */
@@ -487,93 +464,6 @@ static void test_many_wait_under_one_ticket(void **state)
         assert_status(OK, rowlock_release(&locks[i], NULL));
 }
 
-/* ---- threads ---- */
-
-enum { THREADS = 16 };
-
-static int order[THREADS], answers[THREADS];
-
-static void *stand_in_line(void *arg)
-{
-    int me = *(int *)arg;
-    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
-    rowlock_lock *lock = NULL;
-
-    options.wait_ms = ROWLOCK_FOREVER;
-    answers[me] = rowlock_acquire(&lock, client, "a", &options, NULL);
-    if (answers[me] == ROWLOCK_OK)
-        order[atomic_fetch_add(&served, 1)] = me;
-    rowlock_release(&lock, NULL);
-    return NULL;
-}
-
-static void test_threads_are_served_in_the_order_of_arrival(void **state)
-{
-    pthread_t threads[THREADS];
-    int numbers[THREADS];
-
-    (void)state;
-    fake_clock_freeze();
-    holder = hold(client, "a", 600000, "alice");
-    for (int i = 0; i < THREADS; i++) {
-        numbers[i] = i;
-        assert_int_equal(pthread_create(&threads[i], NULL, stand_in_line, &numbers[i]), 0);
-        while (counters().waiting <= (uint64_t)i)
-            sched_yield();
-    }
-    assert_int_equal(fake_tickets("a"), 1); /* one of them asks */
-    assert_status(OK, rowlock_release(&holder, NULL));
-    for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_join(threads[i], NULL), 0);
-    for (int i = 0; i < THREADS; i++) {
-        assert_status(OK, answers[i]);
-        assert_int_equal(order[i], i);
-    }
-}
-
-static void test_close_ends_the_waits_of_a_line(void **state)
-{
-    pthread_t threads[THREADS];
-    int numbers[THREADS];
-
-    (void)state;
-    fake_clock_freeze();
-    holder = hold(client, "a", 600000, "alice");
-    for (int i = 0; i < THREADS; i++) {
-        numbers[i] = i;
-        assert_int_equal(pthread_create(&threads[i], NULL, stand_in_line, &numbers[i]), 0);
-    }
-    while (counters().waiting < THREADS)
-        sched_yield();
-    rowlock_close(&client);
-    for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_join(threads[i], NULL), 0);
-    for (int i = 0; i < THREADS; i++)
-        assert_status(ECLOSED, answers[i]);
-    assert_int_equal(fake_tickets("a"), 0);
-}
-
-/* The one who holds it must not stand behind those who wait for it. */
-static void test_owner_re_enters_past_the_line(void **state)
-{
-    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
-    rowlock_lock *outer = hold(client, "a", 600000, NULL), *inner = NULL;
-    pthread_t thread;
-    int number = 0;
-
-    (void)state;
-    fake_clock_freeze();
-    assert_int_equal(pthread_create(&thread, NULL, stand_in_line, &number), 0);
-    while (counters().waiting < 1)
-        sched_yield();
-    options.wait_ms = ROWLOCK_FOREVER;
-    assert_status(OK, rowlock_acquire(&inner, client, "a", &options, NULL));
-    assert_status(OK, rowlock_release(&inner, NULL));
-    assert_status(OK, rowlock_release(&outer, NULL));
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_status(OK, answers[0]);
-}
-
 #define case_of(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -601,9 +491,6 @@ int main(void)
         case_of(test_who_comes_late_stands_behind),
         case_of(test_dead_ticket_is_passed_over),
         case_of(test_many_wait_under_one_ticket),
-        case_of(test_threads_are_served_in_the_order_of_arrival),
-        case_of(test_close_ends_the_waits_of_a_line),
-        case_of(test_owner_re_enters_past_the_line),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -370,8 +370,7 @@ int pg_is_telling_refused(int status, const rowlock_error *err);
 int pg_call_and_ring(pg_link *conn, pg_statement statement, const rowlock_op *op, PGresult **out,
                      int64_t deadline, rowlock_error *err);
 
-/* Waits for a bell as part of a trip, behind what the trip has so far: the bound of the session's
- * timeouts that leaves the time for it. */
+/* The bound for pg_trip_begin() of a trip in which a bell is waited for. */
 int64_t pg_limit_for_wait(const pg_link *conn, uint32_t wait_ms, int64_t deadline);
 
 /* Gives up what an earlier wait has left, before another one begins. */

@@ -83,15 +83,15 @@ static int queue_bell(pg_link *conn, pg_trip *trip, uint64_t left, uint32_t wait
 /* The statement has failed in its transaction, which is ended. */
 static int undo(pg_link *conn, const pg_trip *trip, int64_t deadline, rowlock_error *err)
 {
-    rowlock_error ignored;
+    rowlock_error worse;
     PGresult *result;
     int status = pg_said_no(conn, trip->error, err);
 
     if (PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
         return status;
     pg_params_clear(&conn->params);
-    if (pg_call_bare(conn, PG_ROLLBACK, &result, deadline, &ignored) != ROWLOCK_OK) {
-        *err = ignored;
+    if (pg_call_bare(conn, PG_ROLLBACK, &result, deadline, &worse) != ROWLOCK_OK) {
+        *err = worse;
         return pg_unchanged(ROWLOCK_EUNKNOWN, err);
     }
     PQclear(result);
