@@ -150,7 +150,8 @@ int pg_trip(pg_session *s, const pg_step *steps, int n, PGresult **last)
 
         if (bad == NULL && !is_good(result)) {
             bad = result;
-        } else if (last != NULL && steps[i].command == NULL && *last == NULL) {
+        } else if (last != NULL && steps[i].command == NULL) {
+            PQclear(*last);
             *last = result;
         } else {
             PQclear(result);

@@ -19,6 +19,7 @@ typedef struct pg_session {
     uint8_t attempt[16];
     size_t held;
     int meets_free; /* the last lock that was asked for was had */
+    int64_t door;   /* a lock of the server's that goes with what is held; 0: none */
 } pg_session;
 
 /* A parameter: text unless `size` is set, then so many bytes in binary form. */
