@@ -143,6 +143,28 @@ static void test_again_rings_the_bell_that_was_left(void **state)
     expect_ok(try_turn(f, s.a, &next, WAIT_MS), NULL);
 }
 
+/* Where the number alone is the key of a bell, those of two locks may have it in common. Who has
+ * none is not to be waited for by it. */
+static void test_again_whose_bell_is_anothers_says_so(void **state)
+{
+    struct fixture *f = *state;
+    struct served s = served_before(f);
+    void *c = another(f), *d = another(f);
+    grant_released(f, "other", "dan");
+    sql_run(f, "UPDATE rowlock_locks SET ticket = 5000000000000000", NULL, 0);
+    rowlock_op other = queue_up(f, c, "other", "dan"), op = queue_up(f, s.b, "lock", "bob");
+    rowlock_op next = queue_up(f, d, "lock", "col");
+    assert_int_equal(op.ticket, other.ticket);
+    if (!s.has_bells)
+        return;
+    assert_int_equal(next.before, op.ticket);
+    assert_int_equal(next.can_wait, op.rings);
+    expect_status(ROWLOCK_BUSY, try_turn(f, d, &next, 0), NULL);
+    try_leave(f, s.b, &op);
+    expect_ok(await_turn(f, d, &next), NULL);
+    expect_ok(await_turn(f, c, &other), NULL);
+}
+
 /* A transaction that ends while somebody waits for what it has changed, and before that is given
  * up. */
 struct change {
@@ -296,6 +318,7 @@ static const struct test_case cases[] = {
     CASE_IF(test_again_has_a_bell, BACKEND_TICKETS),
     CASE_IF(test_again_without_a_bell_has_none, BACKEND_TICKETS),
     CASE_IF(test_again_rings_the_bell_that_was_left, SQL),
+    CASE_IF(test_again_whose_bell_is_anothers_says_so, SQL),
     CASE_IF(test_again_has_one_bell_although_the_row_was_locked, SQL | BACKEND_ROW_LOCKS),
     CASE_IF(test_again_waits_for_the_holder, SQL),
     CASE_IF(test_again_waits_for_the_last_who_lives, BACKEND_TICKETS),
