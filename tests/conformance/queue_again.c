@@ -244,6 +244,18 @@ static void test_again_waits_for_the_last_who_lives(void **state)
     expect_between(op.remaining_us, LONG_US - SLACK_US, LONG_US);
 }
 
+static void test_again_cannot_wait_for_one_without_a_bell(void **state)
+{
+    struct fixture *f = *state;
+    struct served s = served_before(f);
+    rowlock_op other = queue_up_for(f, "lock", "col", LONG_US);
+    rowlock_op op = queue_up(f, s.b, "lock", "bob");
+    assert_false(other.rings);
+    assert_true(!s.has_bells || !op.can_wait);
+    try_leave(f, f->conn, &other);
+    expect_ok(await_turn(f, s.b, &op), NULL);
+}
+
 /* The holder came without a ticket: the row's ticket names nobody's bell. */
 static void test_again_behind_a_plain_holder_has_no_bell_to_wait_for(void **state)
 {
@@ -322,6 +334,7 @@ static const struct test_case cases[] = {
     CASE_IF(test_again_has_one_bell_although_the_row_was_locked, SQL | BACKEND_ROW_LOCKS),
     CASE_IF(test_again_waits_for_the_holder, SQL),
     CASE_IF(test_again_waits_for_the_last_who_lives, BACKEND_TICKETS),
+    CASE_IF(test_again_cannot_wait_for_one_without_a_bell, BACKEND_TICKETS),
     CASE_IF(test_again_behind_a_plain_holder_has_no_bell_to_wait_for, BACKEND_TICKETS),
     CASE_IF(test_again_for_another_lock_is_in_its_queue, BACKEND_TICKETS),
     CASE_IF(test_again_does_not_wait_for_a_locked_lock, SQL | BACKEND_ROW_LOCKS),
