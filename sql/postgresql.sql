@@ -753,49 +753,54 @@ SELECT s.name, p.ticket, p.has_bell,
 -- name: enqueue_again
 -- The same for one name, cheaper, on a connection whose last ticket was served by `turn_free`, which has
 -- left it behind: it becomes the new one. If the lock's row has a mark that need not be renewed, and the
--- last one of the queue lives. No answer: `enqueue`. The parts of the plan are what it costs: so there are
--- few, and the last ticket is looked for whether it is past or not (that which was left is always there).
--- The bell is hung up when the row is written: what stands in SET is done once more if the row was just
--- being changed by somebody else, and a bell that hangs twice does not ring when it is rung once. If its
--- key is somebody else's (has_bell is false) the row says too much, and has to go: `leave`, `enqueue`.
+-- last one of the queue lives. No answer: `enqueue`, when the bell that may be there has been taken down.
+-- The bell is hung up in FROM: what stands in SET is done once more if the row was just being changed by
+-- somebody else, and a bell that hangs twice does not ring when it is rung once.
 -- What `bell_before` may wait for is left in the session, in a setting; 0: nothing.
 -- $1 name  $2 owner  $3 life in us  $4 with a bell  $5 the last ticket  $6 how long it may wait, in us
 UPDATE rowlock_waiters AS w
-   SET ticket      = greatest(c.now, l.ticket + 1, a.ticket + 1),
+   SET ticket      = s.next,
        owner       = $2::text,
-       since_time  = c.now,
-       expire_time = c.now + $3::bigint,
-       has_bell    = $4::boolean
-  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
- CROSS JOIN rowlock_locks AS l
- CROSS JOIN (SELECT q.ticket, q.expire_time, q.has_bell
-               FROM rowlock_waiters AS q
-              WHERE q.name = $1::bytea
-              ORDER BY q.ticket DESC
-              LIMIT 1) AS a
+       since_time  = s.now,
+       expire_time = s.now + $3::bigint,
+       has_bell    = s.has_bell
+  FROM (SELECT c.now, l.owner, l.fence, l.expire_time,
+               greatest(c.now, l.ticket + 1, a.ticket + 1) AS next,
+               CASE WHEN $4::boolean
+                    THEN pg_try_advisory_lock(greatest(c.now, l.ticket + 1, a.ticket + 1))
+                    ELSE false END AS has_bell,
+               coalesce(a.ticket,
+                        CASE WHEN l.ticket > 0
+                              AND l.expire_time > c.now
+                              AND NOT pg_try_advisory_xact_lock_shared(l.ticket) THEN l.ticket END,
+                        0) AS before,
+               coalesce(a.has_bell, true)                     AS can_wait,
+               coalesce(a.expire_time, l.expire_time) - c.now AS remaining
+          FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+                       set_config('synchronous_commit', 'off', true)             AS mode
+                OFFSET 0) AS c
+         CROSS JOIN rowlock_locks AS l
+          LEFT JOIN LATERAL (
+                SELECT q.ticket, q.expire_time, q.has_bell
+                  FROM rowlock_waiters AS q
+                 WHERE q.name = $1::bytea
+                   AND q.ticket > l.ticket
+                 ORDER BY q.ticket DESC
+                 LIMIT 1) AS a ON true
+         WHERE l.name = $1::bytea
+           AND l.ticket >= $5::bigint
+           AND l.wait_until >= c.now + $3::bigint / 3 * 2
+           AND (a.expire_time IS NULL OR a.expire_time > c.now)
+        OFFSET 0) AS s
  WHERE w.name = $1::bytea
    AND w.ticket = $5::bigint
-   AND l.name = $1::bytea
-   AND l.ticket >= $5::bigint
-   AND l.wait_until >= c.now + $3::bigint / 3 * 2
-   AND (a.ticket <= l.ticket OR a.expire_time > c.now)
-RETURNING $1::bytea AS name, w.ticket,
-          CASE WHEN set_config('synchronous_commit', 'off', true) = 'off' AND $4::boolean
-               THEN pg_try_advisory_lock(w.ticket) ELSE false END AS has_bell,
-          CASE WHEN l.expire_time > c.now THEN l.owner END AS holder, l.fence,
-          CASE WHEN a.ticket > l.ticket THEN a.ticket
-               WHEN l.ticket > 0 AND l.expire_time > c.now
-                AND NOT pg_try_advisory_xact_lock_shared(l.ticket) THEN l.ticket
-               ELSE 0 END AS before,
-          a.ticket <= l.ticket OR a.has_bell AS can_wait,
-          CASE WHEN a.ticket > l.ticket THEN a.expire_time ELSE l.expire_time END - c.now AS remaining,
+RETURNING $1::bytea AS name, w.ticket, w.has_bell,
+          CASE WHEN s.expire_time > s.now THEN s.owner END AS holder, s.fence, s.before, s.can_wait,
+          s.remaining,
           CASE WHEN $6::bigint > 0
                THEN set_config('rowlock.before',
-                               CASE WHEN CASE WHEN a.ticket > l.ticket THEN a.expire_time
-                                              ELSE l.expire_time END - c.now <= $6::bigint THEN 0
-                                    WHEN a.ticket <= l.ticket THEN l.ticket
-                                    WHEN a.has_bell THEN a.ticket
-                                    ELSE 0 END::text, false) END AS waits
+                               CASE WHEN s.has_bell AND s.can_wait AND s.remaining > $6::bigint
+                                    THEN s.before ELSE 0 END::text, false) END AS waits
 
 -- name: bell
 -- $1 ticket  $2 how long to wait, in ms

@@ -142,28 +142,6 @@ static int enqueue_alone(pg_link *conn, rowlock_op *op, int64_t life_us, int wit
     return status;
 }
 
-static void leave_params(pg_link *conn, rowlock_op *ops, size_t n)
-{
-    pg_ask_all(ops, n);
-    pg_params_clear(&conn->params);
-    pg_add_array(&conn->params, PG_FIELD_NAME, ops, n);
-    pg_add_array(&conn->params, PG_FIELD_TICKET, ops, n);
-}
-
-/* Its row says that it has a bell, and it has none: somebody else has the key. */
-static int take_off(pg_link *conn, rowlock_op *op, int64_t deadline, rowlock_error *err)
-{
-    PGresult *result;
-    int status;
-
-    leave_params(conn, op, 1);
-    status = pg_call(conn, PG_LEAVE, &result, deadline, err);
-    PQclear(result);
-    conn->heard = 0;
-    op->ticket = 0;
-    return status;
-}
-
 /* Leaves the op without an answer if there is more to it: no mark, or one that has to be renewed.
  */
 static int enqueue_again(pg_link *conn, rowlock_op *op, int64_t life_us, int with_bell,
@@ -174,10 +152,8 @@ static int enqueue_again(pg_link *conn, rowlock_op *op, int64_t life_us, int wit
                      : enqueue_alone(conn, op, life_us, with_bell, deadline, err);
 
     conn->left = 0;
-    if (status != ROWLOCK_OK)
+    if (op->status == PG_UNANSWERED)
         conn->may_have_bells |= with_bell;
-    else if (op->status != PG_UNANSWERED && with_bell && !op->rings)
-        status = take_off(conn, op, deadline, err);
     return status;
 }
 
@@ -205,6 +181,9 @@ static int enqueue_round(pg_link *conn, rowlock_op *ops, size_t n, int64_t life_
     if (n == 1 && mark && has_left(conn, ops)) {
         status = enqueue_again(conn, ops, life_us, with_bell, deadline, err);
         if (status != ROWLOCK_OK || ops->status != PG_UNANSWERED)
+            return status;
+        status = pg_bells_clear(conn, deadline, err);
+        if (status != ROWLOCK_OK)
             return status;
     }
     pg_params_clear(&conn->params);
@@ -263,7 +242,10 @@ int pg_leave(void *memory, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlo
     PGresult *result;
     int status;
 
-    leave_params(conn, ops, n);
+    pg_ask_all(ops, n);
+    pg_params_clear(&conn->params);
+    pg_add_array(&conn->params, PG_FIELD_NAME, ops, n);
+    pg_add_array(&conn->params, PG_FIELD_TICKET, ops, n);
     if (n == 1 && conn->bell != 0 && conn->bell == ops->ticket) {
         ops->fence = 0;
         status = pg_call_and_ring(conn, PG_LEAVE, ops, &result, deadline, err);
