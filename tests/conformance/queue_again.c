@@ -161,7 +161,7 @@ static void test_again_whose_bell_is_anothers_says_so(void **state)
     assert_int_equal(next.can_wait, op.rings);
     expect_status(ROWLOCK_BUSY, try_turn(f, d, &next, 0), NULL);
     try_leave(f, s.b, &op);
-    expect_ok(await_turn(f, d, &next), NULL);
+    expect_ok(try_turn(f, d, &next, next.can_wait ? WAIT_MS : 0), NULL);
     expect_ok(await_turn(f, c, &other), NULL);
 }
 
