@@ -25,12 +25,9 @@ static void *stand_in_line(void *arg)
     return NULL;
 }
 
-static void test_threads_are_served_in_the_order_of_arrival(void **state)
+/* They come one after the other, and somebody else holds what they want. */
+static void form_line(pthread_t threads[THREADS], int numbers[THREADS])
 {
-    pthread_t threads[THREADS];
-    int numbers[THREADS];
-
-    (void)state;
     fake_clock_freeze();
     holder = hold(client, "a", 600000, "alice");
     for (int i = 0; i < THREADS; i++) {
@@ -39,6 +36,15 @@ static void test_threads_are_served_in_the_order_of_arrival(void **state)
         while (counters().waiting <= (uint64_t)i)
             sched_yield();
     }
+}
+
+static void test_threads_are_served_in_the_order_of_arrival(void **state)
+{
+    pthread_t threads[THREADS];
+    int numbers[THREADS];
+
+    (void)state;
+    form_line(threads, numbers);
     assert_int_equal(fake_tickets("a"), 1); /* one of them asks */
     assert_status(OK, rowlock_release(&holder, NULL));
     for (int i = 0; i < THREADS; i++)
@@ -55,14 +61,7 @@ static void test_close_ends_the_waits_of_a_line(void **state)
     int numbers[THREADS];
 
     (void)state;
-    fake_clock_freeze();
-    holder = hold(client, "a", 600000, "alice");
-    for (int i = 0; i < THREADS; i++) {
-        numbers[i] = i;
-        assert_int_equal(pthread_create(&threads[i], NULL, stand_in_line, &numbers[i]), 0);
-    }
-    while (counters().waiting < THREADS)
-        sched_yield();
+    form_line(threads, numbers);
     rowlock_close(&client);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
