@@ -49,7 +49,8 @@ static void release_that_is_held_back(void **state)
     play(BACK_MS - 1);
 }
 
-/* The client closes the connection that had the bell, and releases on another one. */
+/* The bell has rung for nothing: who heard it finds the lock held, and nobody there who rings. It
+ * has to be told of the release that follows, which is held back until it listens. */
 static void release_that_fails_after_its_bell(void **state)
 {
     (void)state;
@@ -219,13 +220,13 @@ static int hold_back(void **state)
                   " 'BEGIN PERFORM pg_sleep(0.02); RETURN NULL; END'");
 }
 
-/* Every second time. */
+/* Every second time; the others are held back. */
 static int refuse(void **state)
 {
     (void)state;
     return set_up("CREATE FUNCTION {hold_back}() RETURNS trigger LANGUAGE plpgsql AS"
                   " 'BEGIN IF nextval(''{releases}'') % 2 = 0 THEN RAISE ''not now''; END IF;"
-                  " RETURN NULL; END'");
+                  " PERFORM pg_sleep(0.1); RETURN NULL; END'");
 }
 
 /* Only the statement of a try has such a parameter. */

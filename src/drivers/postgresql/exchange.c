@@ -154,7 +154,7 @@ int pg_exchange(void *memory, rowlock_op *releases, size_t n, rowlock_op *acquir
         status = exchange_free(conn, releases, n, acquires, m, &free_rows, deadline, err);
     if (status != ROWLOCK_OK)
         return status;
-    status = pg_release_rest(conn, releases, n, 1, deadline, err);
+    status = pg_release_rest(conn, releases, n, deadline, err);
     if (status != ROWLOCK_OK && is_short)
         status = after_half(releases, n, status, err);
     if (status != ROWLOCK_OK)

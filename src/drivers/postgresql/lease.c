@@ -196,12 +196,11 @@ static int tell_locked(int status, rowlock_error *err)
                            "ROLLBACK");
 }
 
-int pg_release_rest(pg_link *conn, rowlock_op *ops, size_t n, int tell, int64_t deadline,
-                    rowlock_error *err)
+int pg_release_rest(pg_link *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err)
 {
-    int status = release_long(conn, ops, n, tell, deadline, err);
+    int status = release_long(conn, ops, n, 1, deadline, err);
 
-    if (tell && pg_is_telling_refused(status, err))
+    if (pg_is_telling_refused(status, err))
         status = release_long(conn, ops, n, 0, deadline, err);
     if (status != ROWLOCK_OK)
         return tell_locked(status, err);
@@ -220,9 +219,7 @@ int pg_release(void *memory, rowlock_op *ops, size_t n, uint32_t timeout_ms, row
         err = &local;
     pg_ask_all(ops, n);
     status = release_short(conn, ops, n, deadline, err);
-    if (pg_is_telling_refused(status, err))
-        return pg_release_rest(conn, ops, n, 0, deadline, err);
-    return status == ROWLOCK_OK ? pg_release_rest(conn, ops, n, 1, deadline, err)
+    return status == ROWLOCK_OK ? pg_release_rest(conn, ops, n, deadline, err)
                                 : tell_locked(status, err);
 }
 

@@ -346,9 +346,8 @@ int pg_acquire_rest(pg_link *conn, rowlock_op *ops, size_t n, int all, int pass_
 
 /* ---- lease.c */
 
-/* The same for releases. `tell`: the first who waits, if one does. */
-int pg_release_rest(pg_link *conn, rowlock_op *ops, size_t n, int tell, int64_t deadline,
-                    rowlock_error *err);
+/* The same for releases; the first who waits is told, if that can be. */
+int pg_release_rest(pg_link *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err);
 
 /* The op whose bell this connection has, or NULL. */
 const rowlock_op *pg_find_ringer(const pg_link *conn, const rowlock_op *ops, size_t n);
