@@ -11,9 +11,8 @@
  * alone, and a batch needs no rules of its own for time, retries or a client that is being closed.
  */
 #include <stdlib.h>
-#include <string.h>
 
-#include "core.h"
+#include "batch.h"
 #include "thread.h"
 
 /* For how long a request that is under way is waited for; with little time, a part of that. */
@@ -22,51 +21,6 @@
 enum { PATIENCE_PART = 4 };
 
 enum { MANY = 32, PARTS = 3 }; /* operations at a time; into how many requests */
-
-enum { PENDING, LEADS, SERVED, LEFT };
-
-/* One operation of a thread's, in its own memory. */
-struct rlk_rider {
-    rlk_rider *next;
-    size_t number; /* its place among those who came together */
-    rlk_kind kind;
-    rowlock_op *op;
-    int64_t until_us;
-    rlk_sent sent;
-    _Atomic uint32_t state;
-    _Atomic uint32_t *word; /* that changes when the state has: its own, or its crate's */
-};
-
-/* A batch, and before that the room in which most of it waits: one call wakes them all. Those who
- * are left over by a batch wait on in its crate, hence none is freed before the client is. */
-struct rlk_crate {
-    rlk_crate *next;
-    _Atomic uint32_t calls;
-    rlk_rider *riders[RLK_COMBINE_MAX];
-    rowlock_op ops[RLK_COMBINE_MAX];
-};
-
-/* Operations of one kind, or releases and, behind them, acquires. */
-typedef struct load {
-    rlk_kind kind; /* of the last */
-    rowlock_op *ops;
-    size_t n, releases;
-} load;
-
-static int send_load(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
-                     rowlock_error *err)
-{
-    const load *l = arg;
-
-    if (l->kind == RLK_RENEW)
-        return client->driver.renew(conn, l->ops, l->n, timeout_ms, err);
-    if (l->kind == RLK_RELEASE)
-        return client->driver.release(conn, l->ops, l->n, timeout_ms, err);
-    if (l->releases == 0)
-        return client->driver.acquire(conn, l->ops, l->n, 0, timeout_ms, err);
-    return client->driver.exchange(conn, l->ops, l->releases, l->ops + l->releases,
-                                   l->n - l->releases, timeout_ms, err);
-}
 
 /* Releases and acquires travel together if the driver can send both at once. */
 static int is_joint(const rowlock_client *client, rlk_kind kind)
@@ -173,46 +127,6 @@ static int withdraw(rlk_combiner *combiner, const rlk_rider *rider)
 
 /* ---- the batch ---- */
 
-/* Releases first, then by name, and of the same name in the order in which they came. */
-static int by_name(const void *a, const void *b)
-{
-    const rlk_rider *x = *(rlk_rider *const *)a, *y = *(rlk_rider *const *)b;
-    int order = (int)x->kind - (int)y->kind;
-
-    if (order == 0)
-        order = rlk_op_by_name(x->op, y->op);
-    return order != 0 ? order : (x->number > y->number) - (x->number < y->number);
-}
-
-static int by_number(const void *a, const void *b)
-{
-    const rlk_rider *x = *(rlk_rider *const *)a, *y = *(rlk_rider *const *)b;
-
-    return (x->number > y->number) - (x->number < y->number);
-}
-
-static int are_doubles(const rlk_rider *a, const rlk_rider *b)
-{
-    return a->kind == b->kind && rlk_op_by_name(a->op, b->op) == 0;
-}
-
-/* No name twice in a kind: who comes second goes to the end of the array. How many stay. */
-static size_t part_doubles(rlk_rider **riders, size_t n)
-{
-    rlk_rider *doubles[RLK_COMBINE_MAX];
-    size_t kept = 1, parted = 0;
-
-    for (size_t i = 1; i < n; i++) {
-        if (are_doubles(riders[i], riders[kept - 1]))
-            doubles[parted++] = riders[i];
-        else
-            riders[kept++] = riders[i];
-    }
-    qsort(doubles, parted, sizeof(rlk_rider *), by_number);
-    memcpy(riders + kept, doubles, parted * sizeof(rlk_rider *));
-    return kept;
-}
-
 static rlk_crate *take_crate(rlk_combiner *combiner)
 {
     rlk_crate *crate = combiner->crates;
@@ -230,13 +144,12 @@ static void return_crate(rlk_combiner *combiner, rlk_crate *crate)
     combiner->crates = crate;
 }
 
-/* Takes all who wait, as many as there is room for; NULL: nobody comes along. */
-static rlk_crate *load_crate(rowlock_client *client, rlk_combiner *combiner, rlk_rider *leader,
-                             size_t *n)
+/* Takes all who wait, as many as there is room for; NULL: nobody comes with it. */
+static rlk_crate *load_crate(rowlock_client *client, rlk_combiner *combiner, rlk_rider *leader)
 {
     rlk_crate *crate = NULL;
+    size_t n = 1;
 
-    *n = 1;
     pthread_mutex_lock(&client->mutex);
     if (combiner->waiting > 0) {
         crate = combiner->room != NULL ? combiner->room : take_crate(combiner);
@@ -244,105 +157,35 @@ static rlk_crate *load_crate(rowlock_client *client, rlk_combiner *combiner, rlk
     }
     if (crate != NULL)
         crate->riders[0] = leader;
-    while (crate != NULL && *n < RLK_COMBINE_MAX && combiner->waiting > 0) {
-        crate->riders[*n] = take_first(combiner);
-        crate->riders[*n]->number = *n;
-        ++*n;
+    while (crate != NULL && n < RLK_COMBINE_MAX && combiner->waiting > 0) {
+        crate->riders[n] = take_first(combiner);
+        crate->riders[n]->number = n;
+        n++;
     }
-    combiner->under_way += *n - 1;
+    combiner->under_way += n - 1;
     combiner->is_called = 0;
     pthread_mutex_unlock(&client->mutex);
+    leader->number = 0;
+    if (crate != NULL)
+        rlk_batch_sort(crate, n);
     return crate;
 }
 
-/* Sorts the batch. Doubles go back to the head of the list. */
-static size_t sort_crate(rowlock_client *client, rlk_combiner *combiner, rlk_crate *crate, size_t n)
+/* Under the mutex. */
+static void put_back(rlk_combiner *combiner, rlk_rider **riders, size_t n)
 {
-    size_t kept;
-
-    qsort(crate->riders, n, sizeof(rlk_rider *), by_name);
-    kept = part_doubles(crate->riders, n);
-    if (kept < n) {
-        pthread_mutex_lock(&client->mutex);
-        combiner->under_way -= n - kept;
-        while (n > kept)
-            put_first(combiner, crate->riders[--n]);
-        pthread_mutex_unlock(&client->mutex);
-    }
-    return kept;
+    combiner->under_way -= n;
+    while (n > 0)
+        put_first(combiner, riders[--n]);
 }
 
-/* BUSY, and yet of an acquire no lease of somebody else's was seen to live, nor a queue, and of a
- * release no other attempt: the row was locked, or lost in a race, at that moment, or its half of
- * the batch was refused. Such a one is asked for with patience. */
-static int is_open(const rlk_rider *rider, const rowlock_op *op)
+static void put_rest_back(rowlock_client *client, rlk_combiner *combiner, rlk_crate *crate)
 {
-    if (op->status != ROWLOCK_BUSY || rider->kind == RLK_RENEW)
-        return 0;
-    if (rider->kind == RLK_RELEASE)
-        return memcmp(op->seen, rider->op->seen, sizeof op->seen) == 0;
-    return !op->is_queue &&
-           (op->holder[0] == '\0' || op->remaining_us <= 0 || strcmp(op->holder, op->owner) == 0);
-}
-
-static void count_batch(rowlock_client *client, size_t n, int rc, const rowlock_error *err)
-{
-    rlk_count(&client->counters.combined, n - 1);
-    if (rc == ROWLOCK_OK)
+    if (crate->rest == 0)
         return;
-    rlk_count(&client->counters.retries, n); /* everybody's own */
-    if (rc == ROWLOCK_EDRIVER && err->retryable)
-        rlk_count(&client->counters.deadlock_retries, n);
-}
-
-/* Sends the batch. What was wrong with it everybody finds out for itself. */
-static int run_batch(rowlock_client *client, const rlk_rider *leader, rlk_crate *crate, size_t n,
-                     rlk_sent *sent)
-{
-    load all = {.kind = crate->riders[n - 1]->kind, .ops = crate->ops, .n = n};
-    int64_t until = leader->until_us;
-    rowlock_error err;
-    int rc, again;
-
-    for (size_t i = 0; i < n; i++) {
-        crate->ops[i] = *crate->riders[i]->op;
-        all.releases += crate->riders[i]->kind == RLK_RELEASE;
-        until = crate->riders[i]->until_us < until ? crate->riders[i]->until_us : until;
-    }
-    rc = rlk_call_first(client, until, send_load, &all, sent, &again, &err);
-    count_batch(client, n, rc, &err);
-    return rc;
-}
-
-/* The rider may be gone as soon as it has its state. */
-static void tell(rlk_rider *rider, uint32_t state)
-{
-    _Atomic uint32_t *word = rider->word;
-
-    atomic_store_explicit(&rider->state, state, memory_order_release);
-    if (word != &rider->state)
-        atomic_fetch_add_explicit(word, 1, memory_order_release);
-    rlk_word_wake(word);
-}
-
-/* Gives everybody its answer, and wakes all but the leader. */
-static void tell_all(rlk_rider *leader, rlk_crate *crate, size_t n, int rc, const rlk_sent *sent)
-{
-    for (size_t i = 0; i < n; i++) {
-        rlk_rider *rider = crate->riders[i];
-        int is_served = rc == ROWLOCK_OK && !is_open(rider, &crate->ops[i]);
-        uint32_t state = is_served ? SERVED : LEFT;
-
-        if (is_served)
-            *rider->op = crate->ops[i];
-        rider->sent = *sent;
-        if (rider == leader || rider->word == &crate->calls)
-            atomic_store_explicit(&rider->state, state, memory_order_release);
-        else
-            tell(rider, state);
-    }
-    atomic_fetch_add_explicit(&crate->calls, 1, memory_order_release);
-    rlk_word_wake(&crate->calls);
+    pthread_mutex_lock(&client->mutex);
+    put_back(combiner, crate->riders + crate->n + crate->along, crate->rest);
+    pthread_mutex_unlock(&client->mutex);
 }
 
 /* A request took so long that another was sent in its place. Under the mutex. */
@@ -354,17 +197,20 @@ static int was_replaced(rlk_combiner *combiner, int64_t since_us)
     return 1;
 }
 
-/* The next one leads, if there is one, before anybody is called back or a pause is made. */
-static void pass_on(rowlock_client *client, rlk_combiner *combiner, rlk_crate *crate, size_t n,
+/* The next one leads, if there is one, before a pause is made. `left`: riders of the crate that
+ * have no answer. */
+static void pass_on(rowlock_client *client, rlk_combiner *combiner, rlk_crate *crate, size_t left,
                     int64_t since_us)
 {
     rlk_rider *next = NULL;
 
     pthread_mutex_lock(&client->mutex);
-    if (crate != NULL)
-        return_crate(combiner, crate);
     combiner->crowd = combiner->under_way + combiner->waiting;
-    combiner->under_way -= n;
+    combiner->under_way -= crate == NULL ? 1 : crate->n + crate->along - left;
+    if (crate != NULL) {
+        put_back(combiner, crate->riders + crate->n, left);
+        return_crate(combiner, crate);
+    }
     if (!was_replaced(combiner, since_us)) {
         combiner->leaders--;
         if (combiner->waiting > 0 && may_lead(client, combiner, combiner->waiting))
@@ -373,40 +219,46 @@ static void pass_on(rowlock_client *client, rlk_combiner *combiner, rlk_crate *c
     }
     pthread_mutex_unlock(&client->mutex);
     if (next != NULL)
-        tell(next, LEADS);
+        rlk_rider_tell(next, RLK_LEADS);
 }
 
 static int go_alone(rowlock_client *client, rlk_rider *rider, rowlock_error *err)
 {
-    return rlk_call_again(client, rider->until_us, send_load, &(load){rider->kind, rider->op, 1, 0},
-                          &rider->sent, err);
+    return rlk_call_again(client, rider->until_us, rlk_load_send,
+                          &(rlk_load){rider->kind, rider->op, 1, 0}, &rider->sent, err);
+}
+
+static int lead_alone(rowlock_client *client, rlk_combiner *combiner, rlk_crate *crate,
+                      rlk_rider *rider, rowlock_error *err)
+{
+    rlk_load own = {rider->kind, rider->op, 1, 0};
+    int64_t since = rlk_clock_us();
+    int again, rc;
+
+    rc = rlk_call_first(client, rider->until_us, rlk_load_send, &own, &rider->sent, &again, err);
+    pass_on(client, combiner, crate, 0, since);
+    return rlk_call_rest(client, rider->until_us, rlk_load_send, &own, &rider->sent, rc, again,
+                         err);
 }
 
 /* Sends what has gathered, or only its own. */
 static int lead(rowlock_client *client, rlk_rider *rider, rowlock_error *err)
 {
     rlk_combiner *combiner = combiner_of(client, rider->kind);
-    size_t n;
-    rlk_crate *crate = load_crate(client, combiner, rider, &n);
-    load own = {rider->kind, rider->op, 1, 0};
+    rlk_crate *crate = load_crate(client, combiner, rider);
     int64_t since = rlk_clock_us();
     rlk_sent sent;
-    int rc, again = 0;
+    size_t left;
+    int rc;
 
-    rider->number = 0;
-    if (n > 1)
-        n = sort_crate(client, combiner, crate, n);
-    if (n > 1)
-        rc = run_batch(client, rider, crate, n, &sent);
-    else
-        rc = rlk_call_first(client, rider->until_us, send_load, &own, &rider->sent, &again, err);
-    if (n > 1)
-        tell_all(rider, crate, n, rc, &sent);
-    pass_on(client, combiner, crate, n, since);
-    if (n == 1)
-        return rlk_call_rest(client, rider->until_us, send_load, &own, &rider->sent, rc, again,
-                             err);
-    return rider->state == LEFT ? go_alone(client, rider, err) : rlk_ok(err);
+    if (crate != NULL)
+        put_rest_back(client, combiner, crate);
+    if (crate == NULL || crate->n + crate->along == 1)
+        return lead_alone(client, combiner, crate, rider, err);
+    rc = rlk_batch_send(client, crate, &sent);
+    left = rlk_batch_tell(client, rider, crate, rc, &sent);
+    pass_on(client, combiner, crate, left, since);
+    return rider->state == RLK_LEFT ? go_alone(client, rider, err) : rlk_ok(err);
 }
 
 static int64_t patience(const rlk_rider *rider, int64_t now)
@@ -447,11 +299,11 @@ static uint32_t wait_for_answer(rowlock_client *client, rlk_combiner *combiner, 
         uint32_t word = atomic_load_explicit(rider->word, memory_order_acquire);
         uint32_t state = atomic_load_explicit(&rider->state, memory_order_acquire);
 
-        if (state != PENDING)
+        if (state != RLK_PENDING)
             return state;
         if (!rlk_word_wait(rider->word, word, until) &&
             replace(client, combiner, rider, span, &until))
-            return LEADS;
+            return RLK_LEADS;
     }
 }
 
@@ -483,13 +335,13 @@ static int join(rowlock_client *client, rlk_combiner *combiner, rlk_rider *rider
 static int ride(rowlock_client *client, rlk_rider *rider, rowlock_error *err)
 {
     rlk_combiner *combiner = combiner_of(client, rider->kind);
-    uint32_t state = LEADS;
+    uint32_t state = RLK_LEADS;
 
     if (!join(client, combiner, rider))
         state = wait_for_answer(client, combiner, rider);
-    if (state == LEADS)
+    if (state == RLK_LEADS)
         return lead(client, rider, err);
-    return state == LEFT ? go_alone(client, rider, err) : rlk_ok(err);
+    return state == RLK_LEFT ? go_alone(client, rider, err) : rlk_ok(err);
 }
 
 int rlk_combine(rowlock_client *client, rlk_kind kind, rowlock_op *op, int64_t bound_us,
@@ -501,7 +353,7 @@ int rlk_combine(rowlock_client *client, rlk_kind kind, rowlock_op *op, int64_t b
 
     err = err == NULL ? &local : err;
     if (bound_us < client->call_timeout_us / 2) /* too little to make it that of others */
-        return rlk_call(client, bound_us, send_load, &(load){kind, op, 1, 0}, sent, err);
+        return rlk_call(client, bound_us, rlk_load_send, &(rlk_load){kind, op, 1, 0}, sent, err);
     rc = ride(client, &rider, err);
     *sent = rider.sent;
     return rc;
