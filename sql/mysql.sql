@@ -1044,6 +1044,21 @@ COMMIT;
 -- name: hear
 SELECT /*+ MAX_EXECUTION_TIME(?) */ GET_LOCK(?, ?);
 
+-- Where a chain of such waits is too long: who has a bell so many places ahead, to be waited for instead.
+-- ? name, ? name, ? ticket, ? how many places less one
+-- name: leap
+SELECT q.ticket
+  FROM rowlock_waiters AS q
+ WHERE q.name = ?
+   AND q.ticket > COALESCE((SELECT l.ticket
+                              FROM rowlock_locks AS l
+                             WHERE l.name = ?), 0)
+   AND q.ticket < ?
+   AND q.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+   AND q.has_bell <> 0
+ ORDER BY q.ticket DESC
+ LIMIT 1 OFFSET ?;
+
 -- The usual end of a wait, in one statement as acquire_free: the row is free and not locked, and of those who
 -- live the ticket is the first one above the row's. It stays behind, past as it is now: enqueue_again uses it
 -- again, or it is reaped. The second number is the ticket whose bell was heard, 0: none. Unless that was

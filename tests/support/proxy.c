@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_LINKS = 64, BUFFER = 65536, HELD_MAX = 1 << 20 };
+enum { MAX_LINKS = 256, BUFFER = 65536, HELD_MAX = 1 << 20 };
 
 enum link_state {
     LINK_FREE,

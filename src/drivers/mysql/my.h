@@ -90,6 +90,7 @@ typedef struct my_conn {
     int64_t marked_until; /* for so long a mark is reckoned with after it was seen */
     size_t met_free;      /* of the last locks, how many a short statement has got or would have */
     char bell[MY_BELL_SIZE];    /* the one that it has; empty: none */
+    uint32_t leap;              /* so many places ahead was looked for whom to wait for; or 0 */
     uint64_t first;             /* a ticket that was the first one, of a lock that was free */
     uint64_t left;              /* a ticket that was served and stayed behind; 0: none */
     char left_in[MY_BELL_SIZE]; /* ... in that queue: the bells of its lock, without a ticket */

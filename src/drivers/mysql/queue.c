@@ -9,6 +9,7 @@ void my_read_place(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned 
     op->rings = (uint8_t)my_has_bell(conn, op);
     op->before = 0;
     op->can_wait = 0;
+    conn->leap = 0;
     conn->first = op->status == STATUS_OPEN && row[3] != NULL && row[9] == NULL ? op->ticket : 0;
     if (op->status == ROWLOCK_OK || op->status == STATUS_LATE)
         return;

@@ -3,6 +3,8 @@
 
 #include "queue.h"
 
+enum { FIRST_LEAP = 16 };
+
 static void read_turn(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
 {
     my_read_place(conn, op, row, lengths);
@@ -18,8 +20,7 @@ static int is_silence(int code)
     return code == TIME_PASSED;
 }
 
-/* A ring of waits, or a chain of 32, which these servers take for one. So of more waiters
- * for a lock, those behind have nothing to wait for until the others are through. */
+/* A ring of waits, or a chain of 32, which these servers take for one. */
 static int is_deadlock(int code)
 {
     enum { DEADLOCK = 1213, OF_NAMED_LOCKS = 3058 };
@@ -54,6 +55,35 @@ static int hear(my_conn *conn, const rowlock_op *op, uint32_t wait_ms, int64_t d
     rlk_text_free(&bell);
     rlk_text_free(&bound);
     return status;
+}
+
+/* Makes a chain that is too long shorter: names somebody farther ahead to be waited for, who is
+ * through earlier, and at the next time farther still. The try after that names who is right before
+ * again. If nobody is so far ahead there is nothing to wait for. */
+static int leap(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_error *err)
+{
+    rlk_text lock = {0}, ticket = {0}, places = {0};
+    const char *name = my_bytes(&lock, op->name, op->name_length);
+    const char *literals[] = {name, name, my_number(&ticket, (int64_t)op->ticket), NULL};
+    MYSQL_RES *result = NULL;
+    MYSQL_ROW row;
+    int status;
+
+    conn->leap = conn->leap == 0 ? FIRST_LEAP : conn->leap * 2;
+    literals[3] = my_number(&places, conn->leap - 1);
+    my_start(conn);
+    my_add(conn, SQL_LEAP, literals, 4);
+    status = lock.failed || ticket.failed || places.failed ? rlk_fail_memory(err)
+                                                           : my_run(conn, deadline, &result, err);
+    row = status == ROWLOCK_OK ? mysql_fetch_row(result) : NULL;
+    op->can_wait = row != NULL;
+    if (row != NULL)
+        op->before = (uint64_t)my_int(row[0]);
+    mysql_free_result(result);
+    rlk_text_free(&lock);
+    rlk_text_free(&ticket);
+    rlk_text_free(&places);
+    return status == ROWLOCK_OK ? rlk_ok(err) : status;
 }
 
 /* Appends what is done about a bell that was heard. */
@@ -170,11 +200,10 @@ int my_turn(void *handle, rowlock_op *op, uint32_t wait_ms, const int *fds, int 
     deadline = my_deadline(timeout_ms + wait_ms);
     if (rlk_sleep_until(began, fds, n_fds) < 0)
         status = hear(conn, op, wait_ms, deadline, &heard, err);
-    if (status == ROWLOCK_EDRIVER &&
-        (is_silence(err->native_code) || is_deadlock(err->native_code))) {
-        op->can_wait = op->can_wait && is_silence(err->native_code);
+    if (status == ROWLOCK_EDRIVER && is_silence(err->native_code))
         return rlk_ok(err);
-    }
+    if (status == ROWLOCK_EDRIVER && is_deadlock(err->native_code))
+        return leap(conn, op, deadline, err);
     if (status == ROWLOCK_OK && heard)
         status = try_when_called(conn, op, 1, began, deadline, err);
     return status;
