@@ -46,8 +46,8 @@ static int are_doubles(const rlk_rider *a, const rlk_rider *b)
     return a->kind == b->kind && rlk_op_by_name(a->op, b->op) == 0;
 }
 
-/* If that one is told that the lock is held, then so is this one. Not of one owner: it asks again
- * and again for what it may hold then. */
+/* If that one is told that somebody else holds the lock, this one may be told the same. Not if they
+ * are of one owner: once the lock is had the other enters it again, and need not wait for that. */
 static int may_come_along(const rlk_rider *rider, const rlk_rider *with)
 {
     return rider->kind == RLK_ACQUIRE && strcmp(rider->op->owner, with->op->owner) != 0;
@@ -134,13 +134,10 @@ static int is_common(const rowlock_op *asked, const rowlock_op *answer)
 static void copy_busy(rowlock_op *op, const rowlock_op *answer)
 {
     op->status = ROWLOCK_BUSY;
-    op->hold_count = 0;
     op->remaining_us = answer->remaining_us;
     op->holder_fence = answer->holder_fence;
     memcpy(op->holder, answer->holder, sizeof op->holder);
-    op->before = answer->before;
     op->is_queue = answer->is_queue;
-    op->can_wait = answer->can_wait;
 }
 
 void rlk_rider_tell(rlk_rider *rider, uint32_t state)
