@@ -12,6 +12,21 @@
 
 #define LONGEST_US (60 * INT64_C(1000000))
 
+/* On 32-bit targets the C library's time_t may have 64 bits where SYS_futex expects 32: there the
+ * call with 64-bit times is used, if the headers know it, and the kernel's own layout is spelled
+ * out for each of the two. */
+#ifdef SYS_futex_time64
+#define FUTEX_CALL SYS_futex_time64
+typedef struct futex_span {
+    int64_t seconds, nanoseconds;
+} futex_span;
+#else
+#define FUTEX_CALL SYS_futex
+typedef struct futex_span {
+    long seconds, nanoseconds;
+} futex_span;
+#endif
+
 uint64_t rlk_thread_number(void)
 {
     static _Atomic uint64_t last;
@@ -60,18 +75,19 @@ int rlk_word_wait(_Atomic uint32_t *word, uint32_t value, int64_t until_us)
 {
     int64_t left = until_us - rlk_clock_us();
     int is_part = left > LONGEST_US;
-    struct timespec span;
+    futex_span span;
 
     if (left <= 0)
         return 0;
     if (is_part)
         left = LONGEST_US;
-    span = (struct timespec){(time_t)(left / 1000000), (long)(left % 1000000) * 1000};
-    return syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &span, NULL, 0) == 0 ||
+    span.seconds = left / 1000000;
+    span.nanoseconds = left % 1000000 * 1000;
+    return syscall(FUTEX_CALL, word, FUTEX_WAIT_PRIVATE, value, &span, NULL, 0) == 0 ||
            errno != ETIMEDOUT || is_part;
 }
 
 void rlk_word_wake(_Atomic uint32_t *word)
 {
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    syscall(FUTEX_CALL, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }

@@ -161,7 +161,7 @@ static int create(rowlock_client **out, const rowlock_driver *driver, const char
                   const rowlock_options *options, rowlock_error *err)
 {
     rowlock_client *client = calloc(1, sizeof *client);
-    int failed = 0, rc;
+    int failed = 0, no_random, rc;
 
     if (client == NULL)
         return rlk_fail_memory(err);
@@ -181,8 +181,9 @@ static int create(rowlock_client **out, const rowlock_driver *driver, const char
     client->event_payload = options->event_payload;
     client->reap_interval_us = options->reap_interval_ms * 1000;
     client->reap_retention_us = options->reap_retention_ms * 1000;
-    rlk_owner_head(client->owner_head, sizeof client->owner_head);
-    rlk_random(client->attempt, sizeof client->attempt);
+    no_random = rlk_owner_head(client->owner_head, sizeof client->owner_head);
+    if (no_random == 0)
+        no_random = rlk_random(client->attempt, sizeof client->attempt);
     pthread_mutex_init(&client->mutex, NULL);
     rlk_cond_init(&client->changed);
     client->address = copy_of(address, &failed);
@@ -192,6 +193,11 @@ static int create(rowlock_client **out, const rowlock_driver *driver, const char
     client->close_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (failed)
         rc = rlk_fail_memory(err);
+    else if (no_random != 0)
+        rc = rlk_fail(err, ROWLOCK_ENOMEM,
+                      "cannot get random bytes from the kernel: %s: allow getrandom() or "
+                      "/dev/urandom",
+                      strerror(no_random));
     else if (client->close_fd < 0)
         rc = rlk_fail(err, ROWLOCK_ENOMEM, "cannot make a descriptor: %s", strerror(errno));
     else

@@ -568,6 +568,9 @@ int rlk_cancel_fd(const rowlock_cancel *cancel);
 int rlk_options_copy(void *out, size_t out_size, const void *in, const char *type,
                      rowlock_error *err);
 
+/* EINVAL unless a `reserved` field of options is zero. */
+int rlk_check_reserved(int32_t reserved, const char *type, rowlock_error *err);
+
 /* Checks of arguments, each with its own line of explanation. 0 is OK. */
 int rlk_check_name(const char *name, size_t *length, rowlock_error *err);
 int rlk_check_ttl(int64_t ttl_ms, rowlock_error *err);
@@ -582,7 +585,9 @@ int rlk_driver_check(rowlock_driver *out, const rowlock_driver *driver, rowlock_
 
 /* The owner for a call of this thread: the client's, or one made for the thread, in `buffer`. */
 const char *rlk_owner(const rowlock_client *client, char buffer[ROWLOCK_OWNER_MAX + 1]);
-void rlk_owner_head(char *out, size_t size);
+
+/* What the owners of a client begin with: host, pid, random bits. 0 or an errno. */
+int rlk_owner_head(char *out, size_t size);
 
 /* An attempt that no other call has. Any thread. */
 void rlk_new_attempt(uint8_t out[ROWLOCK_ATTEMPT_SIZE], rowlock_client *client);

@@ -12,10 +12,14 @@
 #include "random.h"
 #include "thread.h"
 
-void rlk_owner_head(char *out, size_t size)
+int rlk_owner_head(char *out, size_t size)
 {
     char host[64] = "";
     uint32_t client;
+    int rc = rlk_random(&client, sizeof client);
+
+    if (rc != 0)
+        return rc;
 
     if (gethostname(host, sizeof host) != 0)
         host[0] = '\0';
@@ -24,9 +28,9 @@ void rlk_owner_head(char *out, size_t size)
         if (*c <= ' ' || *c > '~')
             *c = '?';
     }
-    rlk_random(&client, sizeof client);
     snprintf(out, size, "%s:%ld:%08x", host[0] == '\0' ? "localhost" : host, (long)getpid(),
              client);
+    return 0;
 }
 
 void rlk_new_attempt(uint8_t out[ROWLOCK_ATTEMPT_SIZE], rowlock_client *client)

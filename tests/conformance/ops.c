@@ -16,7 +16,8 @@ rowlock_op op_bytes(const void *name, size_t length, const char *owner)
                      .note = "",
                      .ttl_us = LONG_US,
                      .status = INT32_MIN};
-    rlk_random(op.attempt, sizeof(op.attempt));
+    if (rlk_random(op.attempt, sizeof(op.attempt)) != 0)
+        abort();
     return op;
 }
 

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "batch.h"
-#include "random.h"
 
 /* Who releases waits for a locked row as long as the session's innodb_lock_wait_timeout, which may
  * end a second late. With less time than that the rows are only looked at, and with almost none the
@@ -38,7 +37,8 @@ int my_undo_late(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, int
             continue;
         undo[i].status = STATUS_OPEN;
         memcpy(undo[i].seen, ops[i].attempt, sizeof undo[i].seen);
-        rlk_random(undo[i].attempt, sizeof undo[i].attempt);
+        for (size_t k = 0; k < sizeof undo[i].attempt; k++) /* one that nobody else has */
+            undo[i].attempt[k] = (uint8_t)~ops[i].attempt[k];
         my_clear_answer(&ops[i]);
         ops[i].status = STATUS_OPEN;
     }
