@@ -89,13 +89,15 @@ typedef struct rowlock_config {
     int is_relaxed;      /* nonzero: acquire, renew and turn need not be durable, if that is faster;
                           * transactions stay as they are */
     uint32_t spin_us;    /* for so long an answer may be looked for without sleeping; 0: not */
+    uint32_t reserved;   /* 0 */
 } rowlock_config;
 
 typedef struct rowlock_list_query {
     size_t size;
     const char *starts_with; /* starts_with_length bytes; NULL with 0 */
     size_t starts_with_length;
-    int expired; /* nonzero: rows whose lease has ended, too */
+    int expired;  /* nonzero: rows whose lease has ended, too */
+    int reserved; /* 0 */
 } rowlock_list_query;
 
 /* A place in the byte order of names. */

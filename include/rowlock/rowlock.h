@@ -36,17 +36,20 @@
  * asked of. On failure `*out` is NULL. Strings passed in are copied.
  *
  * THREADS. A client may be used by any number of threads at once. A lock handle belongs to one
- * thread at a time; only rowlock_check(), rowlock_remaining(), rowlock_loss(), rowlock_fence() and
- * rowlock_owner() may be called while another thread uses it. The library starts threads of its
- * own, two for each client, only for locks with `renew`, `on_lost` or rowlock_lost_fd(), and for
- * the reaper; all signals are blocked in them. It keeps no global state, calls no exit() or
+ * thread at a time; only rowlock_check(), rowlock_remaining(), rowlock_loss(), rowlock_fence(),
+ * rowlock_name() and rowlock_owner() may be called while another thread uses it. The library starts
+ * threads of its own, two for each client, with the first lock that has `renew`, `on_lost` or
+ * rowlock_lost_fd(), with the first wait that reaches the queue in the database (an acquire with
+ * wait_ms that finds the lock held), and for the reaper; they end with rowlock_close(), and all
+ * signals are blocked in them. It keeps no global state, calls no exit() or
  * abort(), installs no signal handler and writes to no stream.
  *
  * FORK. Handles are dead in a child process: every call answers ROWLOCK_EFORK and touches nothing.
  * Open a client of the child's own.
  *
  * OPTIONS. Structs of options start with `size`, set by their _INIT macro; a zero field means the
- * default, and a NULL pointer to options means all defaults. Fields are only ever appended.
+ * default, and a NULL pointer to options means all defaults. Fields are only ever appended; a
+ * `reserved` one must be zero.
  */
 #ifndef ROWLOCK_ROWLOCK_H
 #define ROWLOCK_ROWLOCK_H
@@ -290,7 +293,8 @@ typedef struct rowlock_acquire_options {
                                  * handles of one hold the shortest counts */
     rowlock_lost_fn on_lost;    /* told when the lock is lost; none */
     void *lost_payload;
-    int32_t barge; /* nonzero: takes a free lock although others wait for it */
+    int32_t barge;    /* nonzero: takes a free lock although others wait for it */
+    int32_t reserved; /* 0 */
 } rowlock_acquire_options;
 
 #define ROWLOCK_ACQUIRE_OPTIONS_INIT ROWLOCK_INIT_(rowlock_acquire_options)
@@ -362,6 +366,10 @@ ROWLOCK_API int rowlock_lost_fd(rowlock_lock *lock, rowlock_error *err);
 
 /* The fencing token of this tenure, at most 2^63-1; 0 for NULL. Any thread. */
 ROWLOCK_API uint64_t rowlock_fence(const rowlock_lock *lock);
+
+/* The name of the lock, with a NUL added; *length (may be NULL) is that without it. Borrowed from
+ * the handle; NULL and 0 for NULL. Any thread. */
+ROWLOCK_API const char *rowlock_name(const rowlock_lock *lock, size_t *length);
 
 /* The owner under which it is held; borrowed from the handle. Any thread. */
 ROWLOCK_API const char *rowlock_owner(const rowlock_lock *lock);
@@ -490,6 +498,7 @@ typedef struct rowlock_list_options {
     const char *starts_with;   /* only names that start so; all */
     size_t starts_with_length; /* 0: starts_with ends at its NUL */
     int32_t expired;           /* nonzero: free rows that have not been reaped, too */
+    int32_t reserved;          /* 0 */
 } rowlock_list_options;
 
 #define ROWLOCK_LIST_OPTIONS_INIT ROWLOCK_INIT_(rowlock_list_options)

@@ -41,6 +41,8 @@ static int check(acquisition *a, rowlock_error *err)
         options->ttl_ms = a->client->ttl_us / 1000;
     if (options->note == NULL)
         options->note = "";
+    if (rlk_check_reserved(options->reserved, "rowlock_acquire_options", err) != ROWLOCK_OK)
+        return ROWLOCK_EINVAL;
     if (options->owner != NULL && rlk_check_owner(options->owner, err) != ROWLOCK_OK)
         return ROWLOCK_EINVAL;
     if (rlk_check_wait(options->wait_ms, err) != ROWLOCK_OK)

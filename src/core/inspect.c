@@ -73,6 +73,8 @@ int rlk_list_query(rowlock_list_query *out, const rowlock_list_options *options,
     rowlock_list_options opts;
     int rc = rlk_options_copy(&opts, sizeof opts, options, "rowlock_list_options", err);
 
+    if (rc == ROWLOCK_OK)
+        rc = rlk_check_reserved(opts.reserved, "rowlock_list_options", err);
     if (rc == ROWLOCK_OK && opts.starts_with == NULL && opts.starts_with_length > 0)
         rc = rlk_fail(err, ROWLOCK_EINVAL, "starts_with is NULL, but has a length");
     if (rc != ROWLOCK_OK)

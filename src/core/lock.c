@@ -265,6 +265,13 @@ uint64_t rowlock_fence(const rowlock_lock *lock)
     return lock == NULL ? 0 : lock->tenure->fence;
 }
 
+const char *rowlock_name(const rowlock_lock *lock, size_t *length)
+{
+    if (length != NULL)
+        *length = lock == NULL ? 0 : lock->tenure->name_length;
+    return lock == NULL ? NULL : lock->tenure->name;
+}
+
 const char *rowlock_owner(const rowlock_lock *lock)
 {
     return lock == NULL ? NULL : lock->tenure->owner;

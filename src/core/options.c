@@ -6,6 +6,14 @@
 #include "core.h"
 #include "text.h"
 
+int rlk_check_reserved(int32_t reserved, const char *type, rowlock_error *err)
+{
+    if (reserved == 0)
+        return ROWLOCK_OK;
+    return rlk_fail(err, ROWLOCK_EINVAL,
+                    "%s has a field set that this version of the library does not know", type);
+}
+
 int rlk_options_copy(void *out, size_t out_size, const void *in, const char *type,
                      rowlock_error *err)
 {
@@ -21,9 +29,7 @@ int rlk_options_copy(void *out, size_t out_size, const void *in, const char *typ
                         type);
     for (size_t i = out_size; i < size; i++) {
         if (bytes[i] != 0)
-            return rlk_fail(err, ROWLOCK_EINVAL,
-                            "%s has a field set that this version of the library does not know",
-                            type);
+            return rlk_check_reserved(1, type, err);
     }
     memcpy(out, in, size < out_size ? size : out_size);
     return ROWLOCK_OK;

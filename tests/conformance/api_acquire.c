@@ -21,6 +21,9 @@ static void test_acquire_gives_a_handle_that_holds(void **state)
     struct row row = row_of(f, "lock");
     assert_int_equal(rowlock_fence(lock), row.fence);
     assert_string_equal(rowlock_owner(lock), row.owner);
+    size_t length = 0;
+    assert_string_equal(rowlock_name(lock, &length), "lock");
+    assert_int_equal(length, 4);
     expect_between(rowlock_remaining(lock), 30000 - SLACK_US / 1000, 30000);
     let_go(f, &lock);
 }

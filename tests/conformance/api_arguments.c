@@ -297,6 +297,23 @@ static void test_options_with_an_unknown_field_of_zero_are_fine(void **state)
     let_go(f, &lock);
 }
 
+static void test_options_with_a_reserved_field_set_are_einval(void **state)
+{
+    struct fixture *f = *state;
+    rowlock_client *client = client_open(f);
+    rowlock_acquire_options acquire = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+    rowlock_list_options list = ROWLOCK_LIST_OPTIONS_INIT;
+    rowlock_lock *lock = NULL;
+
+    acquire.reserved = 1;
+    assert_int_equal(rowlock_acquire(&lock, client, "a", &acquire, &f->err), ROWLOCK_EINVAL);
+    assert_non_null(strstr(f->err.message, "rowlock_acquire_options"));
+    assert_null(lock);
+    list.reserved = 1;
+    assert_int_equal(rowlock_list(client, &list, rows_collect, NULL, &f->err), ROWLOCK_EINVAL);
+    assert_non_null(strstr(f->err.message, "rowlock_list_options"));
+}
+
 static void test_options_without_a_size_are_einval(void **state)
 {
     struct fixture *f = *state;
@@ -367,6 +384,7 @@ static const struct test_case cases[] = {
     CASE(test_schema_that_is_none_is_einval),
     CASE(test_options_with_an_unknown_field_set_are_einval),
     CASE(test_options_with_an_unknown_field_of_zero_are_fine),
+    CASE(test_options_with_a_reserved_field_set_are_einval),
     CASE(test_options_without_a_size_are_einval),
     CASE(test_reap_with_a_negative_retention_is_einval),
     CASE(test_reap_with_an_enormous_retention_deletes_nothing),

@@ -30,6 +30,26 @@ static const char *status_name(int status)
     }
 }
 
+/* A field that is appended must not lie where older callers have padding, whose bytes are anything:
+ * no struct with a size may end in padding. */
+#define NO_PADDING_AFTER(type, last)                    \
+    typedef char type##_##last##_is_followed_by_padding \
+        [offsetof(type, last) + sizeof(((type *)0)->last) == sizeof(type) ? 1 : -1]
+NO_PADDING_AFTER(rowlock_event, message);
+NO_PADDING_AFTER(rowlock_options, spin_us);
+NO_PADDING_AFTER(rowlock_acquire_options, reserved);
+NO_PADDING_AFTER(rowlock_tx_options, holder);
+NO_PADDING_AFTER(rowlock_row, remaining_ms);
+NO_PADDING_AFTER(rowlock_list_options, reserved);
+NO_PADDING_AFTER(rowlock_waiter, holder);
+NO_PADDING_AFTER(rowlock_force_options, fence);
+NO_PADDING_AFTER(rowlock_reap_options, limit);
+NO_PADDING_AFTER(rowlock_counters, combined);
+NO_PADDING_AFTER(rowlock_finding, remedy);
+NO_PADDING_AFTER(rowlock_config, reserved);
+NO_PADDING_AFTER(rowlock_list_query, reserved);
+NO_PADDING_AFTER(rowlock_target, place);
+
 int main(void)
 {
     rowlock_options options = ROWLOCK_OPTIONS_INIT;
