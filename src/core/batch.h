@@ -16,6 +16,7 @@ struct rlk_rider {
     size_t like;   /* of one who comes along: the operation that asks for the same */
     rlk_kind kind;
     rowlock_op *op;
+    rlk_flight flight; /* the request that it sends */
     int64_t until_us;
     rlk_sent sent;
     _Atomic uint32_t state;

@@ -33,6 +33,58 @@ static rlk_combiner *combiner_of(rowlock_client *client, rlk_kind kind)
     return &client->combiners[is_joint(client, kind) ? RLK_RELEASE : kind];
 }
 
+/* ---- requests in flight: all under the client's mutex ---- */
+
+/* The one place that begins a request, ends it, or changes what it counts for. */
+static void set_flight(rlk_combiner *combiner, rlk_flight *flight, rlk_flight_state state,
+                       size_t ops)
+{
+    rlk_flight **at = &combiner->flights;
+
+    while (*at != NULL && *at != flight)
+        at = &(*at)->next;
+    if (*at == flight) {
+        combiner->flights_in[flight->state]--;
+        combiner->ops_in_flight -= flight->ops;
+    }
+    if (*at == flight && state == RLK_NO_FLIGHT) {
+        *at = flight->next;
+    } else if (*at == NULL && state != RLK_NO_FLIGHT) {
+        flight->next = NULL;
+        *at = flight;
+    }
+    flight->state = state;
+    flight->ops = ops;
+    if (state != RLK_NO_FLIGHT) {
+        combiner->flights_in[state]++;
+        combiner->ops_in_flight += ops;
+    }
+}
+
+/* Those that have not been replaced. */
+static uint32_t in_flight(const rlk_combiner *combiner)
+{
+    return combiner->flights_in[RLK_CALLED] + combiner->flights_in[RLK_IN_FLIGHT];
+}
+
+static void begin_flight(rlk_combiner *combiner, rlk_flight *flight, rlk_flight_state state)
+{
+    set_flight(combiner, flight, state, 1);
+    combiner->sent_at_us = rlk_clock_us();
+}
+
+/* Another takes the place of the oldest one that has not been replaced yet, if there is one. */
+static void replace_flight(rlk_combiner *combiner, rlk_flight *flight)
+{
+    rlk_flight *oldest = combiner->flights;
+
+    while (oldest != NULL && oldest->state == RLK_REPLACED)
+        oldest = oldest->next;
+    if (oldest != NULL)
+        set_flight(combiner, oldest, RLK_REPLACED, oldest->ops);
+    begin_flight(combiner, flight, RLK_IN_FLIGHT);
+}
+
 /* How many requests may be under way, and how many must wait for another one to be worth it?
  *
  * One at a time, but where releases and acquires travel together and several can write. There few
@@ -51,24 +103,19 @@ static uint32_t most_at_once(const rowlock_client *client, const rlk_combiner *c
         return 1;
     if (combiner->crowd <= connections)
         return connections - 1;
-    if (combiner->crowd < MANY || combiner->is_called)
+    if (combiner->crowd < MANY || combiner->flights_in[RLK_CALLED] > 0)
         return 1;
     *least = combiner->crowd / PARTS;
     return connections - 1 < PARTS ? connections - 1 : PARTS;
 }
 
-/* May one more request be sent, with so many who wait? Under the mutex; if so it is counted. */
-static int may_lead(const rowlock_client *client, rlk_combiner *combiner, size_t n)
+/* May one more request be sent, with so many who wait? Under the mutex. */
+static int may_send(const rowlock_client *client, const rlk_combiner *combiner, size_t n)
 {
     size_t least;
     uint32_t most = most_at_once(client, combiner, &least);
 
-    if (combiner->leaders > 0 && (combiner->leaders >= most || n < least))
-        return 0;
-    combiner->leaders++;
-    combiner->under_way++;
-    combiner->sent_at_us = rlk_clock_us();
-    return 1;
+    return in_flight(combiner) == 0 || (in_flight(combiner) < most && n >= least);
 }
 
 /* ---- the list: all under the client's mutex ---- */
@@ -162,8 +209,8 @@ static rlk_crate *load_crate(rowlock_client *client, rlk_combiner *combiner, rlk
         crate->riders[n]->number = n;
         n++;
     }
-    combiner->under_way += n - 1;
-    combiner->is_called = 0;
+    set_flight(combiner, &leader->flight,
+               leader->flight.state == RLK_CALLED ? RLK_IN_FLIGHT : leader->flight.state, n);
     pthread_mutex_unlock(&client->mutex);
     leader->number = 0;
     if (crate != NULL)
@@ -174,48 +221,38 @@ static rlk_crate *load_crate(rowlock_client *client, rlk_combiner *combiner, rlk
 /* Under the mutex. */
 static void put_back(rlk_combiner *combiner, rlk_rider **riders, size_t n)
 {
-    combiner->under_way -= n;
     while (n > 0)
         put_first(combiner, riders[--n]);
 }
 
-static void put_rest_back(rowlock_client *client, rlk_combiner *combiner, rlk_crate *crate)
+static void put_rest_back(rowlock_client *client, rlk_combiner *combiner, rlk_crate *crate,
+                          rlk_flight *flight)
 {
     if (crate->rest == 0)
         return;
     pthread_mutex_lock(&client->mutex);
+    set_flight(combiner, flight, flight->state, flight->ops - crate->rest);
     put_back(combiner, crate->riders + crate->n + crate->along, crate->rest);
     pthread_mutex_unlock(&client->mutex);
 }
 
-/* A request took so long that another was sent in its place. Under the mutex. */
-static int was_replaced(rlk_combiner *combiner, int64_t since_us)
-{
-    if (combiner->replaced == 0 || rlk_clock_us() - since_us < PATIENCE_US)
-        return 0;
-    combiner->replaced--;
-    return 1;
-}
-
-/* The next one leads, if there is one, before a pause is made. `left`: riders of the crate that
- * have no answer. */
+/* The request has come back. The next one leads, if there is one, before a pause is made. `left`:
+ * riders of the crate that have no answer. */
 static void pass_on(rowlock_client *client, rlk_combiner *combiner, rlk_crate *crate, size_t left,
-                    int64_t since_us)
+                    rlk_flight *flight)
 {
     rlk_rider *next = NULL;
 
     pthread_mutex_lock(&client->mutex);
-    combiner->crowd = combiner->under_way + combiner->waiting;
-    combiner->under_way -= crate == NULL ? 1 : crate->n + crate->along - left;
+    combiner->crowd = combiner->ops_in_flight + combiner->waiting;
+    set_flight(combiner, flight, RLK_NO_FLIGHT, 0);
     if (crate != NULL) {
         put_back(combiner, crate->riders + crate->n, left);
         return_crate(combiner, crate);
     }
-    if (!was_replaced(combiner, since_us)) {
-        combiner->leaders--;
-        if (combiner->waiting > 0 && may_lead(client, combiner, combiner->waiting))
-            next = take_first(combiner);
-        combiner->is_called |= next != NULL;
+    if (combiner->waiting > 0 && may_send(client, combiner, combiner->waiting)) {
+        next = take_first(combiner);
+        begin_flight(combiner, &next->flight, RLK_CALLED);
     }
     pthread_mutex_unlock(&client->mutex);
     if (next != NULL)
@@ -232,11 +269,10 @@ static int lead_alone(rowlock_client *client, rlk_combiner *combiner, rlk_crate 
                       rlk_rider *rider, rowlock_error *err)
 {
     rlk_load own = {rider->kind, rider->op, 1, 0};
-    int64_t since = rlk_clock_us();
     int again, rc;
 
     rc = rlk_call_first(client, rider->until_us, rlk_load_send, &own, &rider->sent, &again, err);
-    pass_on(client, combiner, crate, 0, since);
+    pass_on(client, combiner, crate, 0, &rider->flight);
     return rlk_call_rest(client, rider->until_us, rlk_load_send, &own, &rider->sent, rc, again,
                          err);
 }
@@ -246,18 +282,17 @@ static int lead(rowlock_client *client, rlk_rider *rider, rowlock_error *err)
 {
     rlk_combiner *combiner = combiner_of(client, rider->kind);
     rlk_crate *crate = load_crate(client, combiner, rider);
-    int64_t since = rlk_clock_us();
     rlk_sent sent;
     size_t left;
     int rc;
 
     if (crate != NULL)
-        put_rest_back(client, combiner, crate);
+        put_rest_back(client, combiner, crate, &rider->flight);
     if (crate == NULL || crate->n + crate->along == 1)
         return lead_alone(client, combiner, crate, rider, err);
     rc = rlk_batch_send(client, crate, &sent);
     left = rlk_batch_tell(client, rider, crate, rc, &sent);
-    pass_on(client, combiner, crate, left, since);
+    pass_on(client, combiner, crate, left, &rider->flight);
     return rider->state == RLK_LEFT ? go_alone(client, rider, err) : rlk_ok(err);
 }
 
@@ -271,7 +306,7 @@ static int64_t patience(const rlk_rider *rider, int64_t now)
 /* Who has no patience left sends another request, on another connection, with all that wait; not if
  * one was sent since: after a pause of the whole process, all would. Else *until_us is when to come
  * again. Off the list it is under way, or about to be put back. */
-static int replace(rowlock_client *client, rlk_combiner *combiner, const rlk_rider *rider,
+static int replace(rowlock_client *client, rlk_combiner *combiner, rlk_rider *rider,
                    int64_t patience_us, int64_t *until_us)
 {
     int64_t now = rlk_clock_us(), due;
@@ -281,11 +316,8 @@ static int replace(rowlock_client *client, rlk_combiner *combiner, const rlk_rid
     due = combiner->sent_at_us + patience_us;
     leads = now >= due && withdraw(combiner, rider);
     *until_us = now < due ? due : now + PATIENCE_US;
-    if (leads) {
-        combiner->replaced++;
-        combiner->under_way++;
-        combiner->sent_at_us = now;
-    }
+    if (leads)
+        replace_flight(combiner, &rider->flight);
     pthread_mutex_unlock(&client->mutex);
     return leads;
 }
@@ -323,11 +355,13 @@ static int join(rowlock_client *client, rlk_combiner *combiner, rlk_rider *rider
     int leads;
 
     pthread_mutex_lock(&client->mutex);
-    leads = may_lead(client, combiner, combiner->waiting + 1);
-    if (!leads)
+    leads = may_send(client, combiner, combiner->waiting + 1);
+    if (leads) {
+        begin_flight(combiner, &rider->flight, RLK_IN_FLIGHT);
+    } else {
         append(combiner, rider);
-    if (!leads)
         rider->word = choose_word(combiner, rider);
+    }
     pthread_mutex_unlock(&client->mutex);
     return leads;
 }

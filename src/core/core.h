@@ -154,17 +154,32 @@ enum { RLK_COMBINE_MAX = 256 }; /* operations in one request */
 typedef struct rlk_rider rlk_rider;
 typedef struct rlk_crate rlk_crate;
 
+/* A request that threads share, from the moment at which a thread is to send it. Only
+ * set_flight() in combine.c changes the state, and with it the combiner's numbers. */
+typedef enum rlk_flight_state {
+    RLK_NO_FLIGHT, /* not begun, or over */
+    RLK_CALLED,    /* the thread that is to send it is woken, and has not begun */
+    RLK_IN_FLIGHT,
+    RLK_REPLACED, /* it takes too long: another was sent in its place */
+    RLK_FLIGHT_STATES
+} rlk_flight_state;
+
+typedef struct rlk_flight {
+    struct rlk_flight *next; /* the one that was begun after it */
+    rlk_flight_state state;
+    size_t ops;
+} rlk_flight;
+
 typedef struct rlk_combiner {
-    rlk_rider *first, *last; /* in the order in which they came, */
-    size_t waiting;          /* so many */
-    size_t under_way;        /* operations in requests that have not come back */
-    size_t crowd;            /* both, when the last one did */
-    int is_called;           /* the one who is to send the next is woken, and has not begun */
-    int64_t sent_at_us;      /* when one was last sent */
-    uint32_t leaders;        /* requests under way, without */
-    uint32_t replaced;       /* those that took too long, in whose place others were sent */
-    rlk_crate *room;         /* where those wait who come now; or NULL */
-    rlk_crate *crates;       /* not in use */
+    rlk_rider *first, *last;                /* in the order in which they came, */
+    size_t waiting;                         /* so many */
+    rlk_flight *flights;                    /* all that are not over, the oldest first */
+    uint32_t flights_in[RLK_FLIGHT_STATES]; /* so many of them are in this state */
+    size_t ops_in_flight;                   /* of all of them */
+    size_t crowd;       /* operations in flight and waiting, when the last one came back */
+    int64_t sent_at_us; /* when one was last begun */
+    rlk_crate *room;    /* where those wait who come now; or NULL */
+    rlk_crate *crates;  /* not in use */
 } rlk_combiner;
 
 enum { RLK_LINE_BUCKETS = 64 };

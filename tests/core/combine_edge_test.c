@@ -84,7 +84,7 @@ static uint32_t leaders(void)
     uint32_t n;
 
     pthread_mutex_lock(&client->mutex);
-    n = client->combiners[RLK_ACQUIRE].leaders;
+    n = client->combiners[RLK_ACQUIRE].flights_in[RLK_IN_FLIGHT];
     pthread_mutex_unlock(&client->mutex);
     return n;
 }
@@ -159,6 +159,114 @@ static void test_short_bound_is_not_spent_on_waiting(void **state)
     gate_open();
     join(&askers[0]);
     expect_ok(2);
+    assert_int_equal(leaders(), 0);
+}
+
+static void release_all(void)
+{
+    for (size_t i = 0; i < N; i++) {
+        if (askers[i].lock != NULL)
+            assert_status(OK, ask_release(&askers[i]));
+    }
+}
+
+/* N threads again share two requests. */
+static void expect_requests_to_be_shared(void)
+{
+    release_all();
+    assert_int_equal(leaders(), 0);
+    ask_together(ask_acquire, N);
+    expect_ok(N);
+    assert_int_equal(request_count, 2);
+    release_all();
+}
+
+/* The patience of a call with little time is shorter than that of others: both requests come back
+ * before anybody else would have called the first one late. */
+static void test_requests_are_shared_after_one_was_replaced_early(void **state)
+{
+    rowlock_options options = ROWLOCK_OPTIONS_INIT;
+
+    (void)state;
+    options.call_timeout_ms = 200;
+    scene_open(&options);
+    gather(ask_acquire, 2);
+    gate_hold(1);
+    fake_clock_advance_us(50 * MS);
+    await_held(2);
+    gate_open();
+    join_all(2);
+    expect_ok(2);
+    expect_requests_to_be_shared();
+}
+
+/* After a pause of the whole process, whichever of the two comes back first. */
+static void test_requests_are_shared_after_a_pause(void **state)
+{
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        gather(ask_acquire, 2);
+        gate_hold(1);
+        fake_clock_advance_us(2 * PATIENCE_US);
+        await_held(2);
+        if (first == 0)
+            gate_let_first();
+        else
+            gate_open();
+        join(&askers[first == 0 ? 0 : 1]);
+        gate_open();
+        join(&askers[first == 0 ? 1 : 0]);
+        expect_ok(2);
+        expect_requests_to_be_shared();
+    }
+}
+
+static uint32_t random_state;
+
+static uint32_t random_below(uint32_t limit)
+{
+    random_state = random_state * 1664525 + 1013904223;
+    return (random_state >> 16) % limit;
+}
+
+/* Requests that are held up, let go and replaced in any order. */
+static void walk(int steps)
+{
+    size_t asked = 0;
+
+    for (int i = 0; i < steps; i++) {
+        switch (random_below(4)) {
+        case 0:
+        case 1:
+            if (asked < N) {
+                askers[asked].ask = ask_acquire;
+                start(&askers[asked++]);
+            }
+            break;
+        case 2:
+            fake_clock_advance_us((int64_t)random_below(3) * PATIENCE_US / 2);
+            break;
+        default:
+            gate_open();
+            gate_hold((int)random_below(3));
+            break;
+        }
+        if (random_below(2) == 0)
+            poll(NULL, 0, 1);
+    }
+    gate_open();
+    join_all(asked);
+    expect_ok(asked);
+}
+
+static void test_requests_are_shared_after_any_walk(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 1; seed <= 20; seed++) {
+        random_state = seed;
+        walk(40);
+        expect_requests_to_be_shared();
+    }
 }
 
 /* ---- close, cancel, fork ---- */
@@ -377,6 +485,9 @@ int main(void)
         CASE(test_stuck_request_that_comes_back_leaves_one_at_a_time),
         CASE(test_who_is_put_back_keeps_its_patience),
         CASE(test_short_bound_is_not_spent_on_waiting),
+        CASE(test_requests_are_shared_after_one_was_replaced_early),
+        CASE(test_requests_are_shared_after_a_pause),
+        CASE(test_requests_are_shared_after_any_walk),
         CASE(test_close_waits_for_all_who_have_asked),
         CASE(test_close_ends_the_retries_of_a_shared_request),
         CASE(test_cancelled_one_leaves_the_others),

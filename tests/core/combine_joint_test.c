@@ -260,14 +260,16 @@ static void test_stuck_request_that_comes_back_leaves_as_many_as_before(void **s
     fake_clock_advance_us(PATIENCE_US);
     join(&askers[AT_ONCE]);
     pthread_mutex_lock(&client->mutex);
-    assert_int_equal(combiner->leaders + combiner->replaced, AT_ONCE);
+    assert_int_equal(combiner->flights_in[RLK_IN_FLIGHT] + combiner->flights_in[RLK_REPLACED],
+                     AT_ONCE);
     pthread_mutex_unlock(&client->mutex);
     gate_open();
     join_all(AT_ONCE);
     expect_ok(AT_ONCE + 1);
-    assert_int_equal(combiner->leaders, 0);
-    assert_int_equal(combiner->replaced, 0);
-    assert_int_equal(combiner->under_way, 0);
+    assert_null(combiner->flights);
+    assert_int_equal(combiner->flights_in[RLK_IN_FLIGHT], 0);
+    assert_int_equal(combiner->flights_in[RLK_REPLACED], 0);
+    assert_int_equal(combiner->ops_in_flight, 0);
     assert_int_equal(combiner->waiting, 0);
 }
 

@@ -22,7 +22,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     const rlk_combiner *combiner = &client->combiners[RLK_ACQUIRE];
-    int is_counted = combiner->under_way > 0 || combiner->waiting > 0 || combiner->leaders > 0;
+    int is_counted =
+        combiner->flights != NULL || combiner->ops_in_flight > 0 || combiner->waiting > 0;
 
     scene_tear_down(state);
     return is_counted ? -1 : 0;
