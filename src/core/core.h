@@ -27,8 +27,8 @@ typedef struct rlk_tenure {
     const char *owner;
     uint64_t fence;
     int64_t ttl_us;
-    uint32_t handles;                   /* not released yet */
-    uint32_t refs;                      /* handles whose memory is there */
+    uint32_t handles; /* not released yet */
+    uint32_t refs;    /* handles whose memory is there, the table, calls that use it */
     uint8_t seen[ROWLOCK_ATTEMPT_SIZE]; /* the row's attempt as last known */
     uint8_t is_adopted;  /* one of the holds is another process's own: not ours to undo */
     uint8_t is_in_batch; /* of renewals, at this moment */
@@ -54,14 +54,16 @@ typedef struct rlk_tenures {
     size_t slot_count, count;
 } rlk_tenures;
 
-/* A tenure that is in no table yet, without handles. NULL: out of memory. */
+/* A tenure that is in no table yet, without handles; the caller's until rlk_tenure_unref(). NULL:
+ * out of memory. */
 rlk_tenure *rlk_tenure_new(const char *name, size_t name_length, const char *owner);
 
 /* Makes room for n more, so that n rlk_tenures_attach() cannot fail. 0: out of memory. */
 int rlk_tenures_reserve(rlk_tenures *tenures, size_t n);
 
 /* Counts one handle more on the tenure that `fresh` describes: on the one in the table if that is
- * the same grant and not lost (`fresh` is freed), else on `fresh` itself, which takes its place. */
+ * the same grant and not lost, else on `fresh` itself, which takes its place. The caller's
+ * reference to `fresh` stays. */
 rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh);
 
 /* Is a tenure of the same name and owner in the table, and not lost? Which one of this name, of
