@@ -362,8 +362,8 @@ int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err);
 int64_t rlk_deadline(const rlk_sent *sent, int64_t remaining_us, int64_t ttl_us);
 
 /* The database has renewed it. Under the mutex: 0 if the lease that was known before has ended
- * meanwhile, so that it does not count. `ttl_us` is what was wanted; the op may have had less. */
-int rlk_extend(rlk_tenure *tenure, const rlk_sent *sent, const rowlock_op *op, int64_t ttl_us);
+ * meanwhile, so that it does not count. */
+int rlk_extend(rlk_tenure *tenure, const rlk_sent *sent, const rowlock_op *op);
 
 /* Gives back a hold that came too late to count; `seen` of the ops is set. Only the one hold:
  * others may count on theirs. The lease's end does the same if this fails. */

@@ -136,8 +136,7 @@ static int settle(rlk_tenure *tenure, const rowlock_op *op, const rlk_sent *sent
 
     plan_retry(tenure, now);
     atomic_store(&tenure->is_unreachable, rc != ROWLOCK_OK);
-    if (rc != ROWLOCK_OK || op->status != ROWLOCK_OK ||
-        !rlk_extend(tenure, sent, op, tenure->ttl_us))
+    if (rc != ROWLOCK_OK || op->status != ROWLOCK_OK || !rlk_extend(tenure, sent, op))
         return 0;
     rlk_plan_renewal(tenure, now);
     return 1;
