@@ -34,6 +34,7 @@ typedef struct rlk_tenure {
     uint8_t is_in_batch; /* of renewals, at this moment */
     uint8_t is_counted;  /* among the lost ones */
     uint8_t is_guarded;  /* was: a transaction may keep its row locked */
+    uint8_t is_asked;    /* lost by the database's answer, and the reason is being looked for */
     uint32_t renewers;   /* handles that want it renewed */
     int64_t acquired_us; /* local clock */
     int64_t renew_at_us; /* if there are renewers; with others from renew_from_us on */
@@ -417,8 +418,13 @@ void rlk_plan_renewal(rlk_tenure *tenure, int64_t now_us);
 /* Tells of all losses that have not been told. */
 void rlk_tell_losses(rowlock_client *client);
 
-/* Why the database says that a tenure is over, as far as its row shows by until_us. */
-int rlk_find_loss(rowlock_client *client, const rlk_tenure *tenure, int64_t until_us);
+/* The database says that a tenure is over: it is lost from here on. Under the mutex. Then the
+ * reason is looked for, as far as the row shows by until_us; on_lost waits for it. Without. */
+void rlk_lose_by_answer(rlk_tenure *tenure);
+void rlk_refine_loss(rowlock_client *client, rlk_tenure *tenure, int64_t until_us);
+
+/* Both. */
+void rlk_lose_and_refine(rowlock_client *client, rlk_tenure *tenure, int64_t until_us);
 
 /* Counts a tenure among the lost, once. */
 void rlk_count_loss(rowlock_client *client, rlk_tenure *tenure);

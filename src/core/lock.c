@@ -196,8 +196,7 @@ static int renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err)
         rlk_count(&client->counters.renewed, 1);
         return extend(client, tenure, &sent, &op, err);
     }
-    rlk_tenure_lose(tenure, rlk_find_loss(client, tenure, start + client->call_timeout_us));
-    rlk_watch_wake(client);
+    rlk_lose_and_refine(client, tenure, start + client->call_timeout_us);
     return rlk_lost(err);
 }
 
