@@ -267,11 +267,12 @@ typedef struct rowlock_holder {
 } rowlock_holder;
 
 /* The lock is lost: `loss` (enum rowlock_loss) says why. Told before the database lets anybody else
- * in, at the moment from which rowlock_check() answers LOST; once for each handle, by the client's
- * own thread, with no lock of the library's held; never after rowlock_release() has returned. It
- * may use the library and release the lock (but not inside rowlock_with()); it must not close the
- * client nor wait for a thread that releases the lock, and should return soon: others are told by
- * the same thread. */
+ * in, at the moment from which rowlock_check() answers LOST, or, if the database said so, as soon
+ * as the reason is known, at the latest at the end of the lease as it was known; once for each
+ * handle, by the client's own thread, with no lock of the library's held; never after
+ * rowlock_release() has returned. It may use the library and release the lock (but not inside
+ * rowlock_with()); it must not close the client nor wait for a thread that releases the lock, and
+ * should return soon: others are told by the same thread. */
 typedef void (*rowlock_lost_fn)(rowlock_lock *lock, int loss, void *payload);
 
 typedef struct rowlock_acquire_options {
@@ -350,14 +351,15 @@ ROWLOCK_API int rowlock_ensure(rowlock_lock *lock, int64_t remaining_ms, rowlock
 
 /* Is it held, by this process's own clock? No I/O. OK, LOST (for ever), ECLOSED, EFORK, EINVAL. The
  * deadline counts from before the request was sent, less a margin, so that the answer turns LOST
- * before the database's does. Any thread. */
+ * before the database's does; it is LOST at once if an answer of the database to this client says
+ * so. Any thread. */
 ROWLOCK_API int rowlock_check(const rowlock_lock *lock);
 
 /* Milliseconds until rowlock_check() turns LOST; 0 if it has. No I/O. Any thread. */
 ROWLOCK_API int64_t rowlock_remaining(const rowlock_lock *lock);
 
-/* Why it was lost, enum rowlock_loss; NONE as long as rowlock_check() says OK. No I/O. Any thread.
- */
+/* Why it was lost, enum rowlock_loss; NONE as long as rowlock_check() says OK. If the database said
+ * so, EXPIRED until the reason is known. No I/O. Any thread. */
 ROWLOCK_API int rowlock_loss(const rowlock_lock *lock);
 
 /* A descriptor that becomes readable when the lock is lost, and stays so; for poll(). Borrowed: it

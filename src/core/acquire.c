@@ -9,7 +9,8 @@
 #include "text.h"
 
 /* One acquire or adopt call. Slot i of ops, tenures and locks is the i-th name in byte order;
- * order[i] is its place in the caller's array. */
+ * order[i] is its place in the caller's array. The ops' names and owner are in the tenures, to
+ * which the call has references of its own: others read them as long as it is in a queue. */
 typedef struct acquisition {
     rowlock_client *client;
     rowlock_acquire_options options;
@@ -62,12 +63,14 @@ static int check(acquisition *a, rowlock_error *err)
 
 static void discard(acquisition *a)
 {
+    pthread_mutex_lock(&a->client->mutex);
     for (size_t i = 0; i < a->n; i++) {
-        if (a->tenures != NULL)
-            free(a->tenures[i]);
+        if (a->tenures != NULL && a->tenures[i] != NULL)
+            rlk_tenure_unref(a->tenures[i]);
         if (a->locks != NULL)
             free(a->locks[i]);
     }
+    pthread_mutex_unlock(&a->client->mutex);
     free(a->ops);
     free(a->tenures);
     free(a->locks);
@@ -150,20 +153,6 @@ static void bound_hold(rlk_tenure *tenure, const rlk_sent *sent, int64_t max_hol
         atomic_store(&tenure->is_last, 1);
 }
 
-/* The last thing of all: from here on a handle may be told as lost, and released. */
-static void watch_all(const acquisition *a, rowlock_lock **out)
-{
-    int64_t now = rlk_clock_us();
-
-    pthread_mutex_lock(&a->client->mutex);
-    for (size_t i = 0; i < a->n; i++) {
-        if (out[i]->renew && out[i]->tenure->renewers == 0)
-            rlk_plan_renewal(out[i]->tenure, now);
-        rlk_watch_add(a->client, out[i]);
-    }
-    pthread_mutex_unlock(&a->client->mutex);
-}
-
 /* Under the mutex: the bell stays with the tenure until that is released. */
 static void take_bell(acquisition *a, rlk_tenure *tenure)
 {
@@ -206,7 +195,6 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
         a->client->refs++;
         out[a->order[i]] = a->locks[i];
         take_bell(a, a->locks[i]->tenure);
-        a->tenures[i] = NULL;
         a->locks[i] = NULL;
     }
     if (a->client->watch.first != NULL)
@@ -215,8 +203,6 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
     rlk_count(&a->client->counters.acquired, a->n);
     for (size_t i = 0; i < a->n; i++)
         rlk_emit_tenure(a->client, ROWLOCK_EVENT_ACQUIRED, out[i]->tenure, now - a->since_us);
-    if (is_watched(&a->options))
-        watch_all(a, out);
     return rlk_ok(err);
 }
 
@@ -363,6 +349,20 @@ static int do_adopt(acquisition *a, rowlock_lock **out, rowlock_error *err)
     return hand_out(a, &sent, out, err);
 }
 
+/* The last thing of all: from here on a handle may be reported lost, and released. */
+static void watch_all(rowlock_client *client, rowlock_lock **out, size_t n)
+{
+    int64_t now = rlk_clock_us();
+
+    pthread_mutex_lock(&client->mutex);
+    for (size_t i = 0; i < n; i++) {
+        if (out[i]->renew && out[i]->tenure->renewers == 0)
+            rlk_plan_renewal(out[i]->tenure, now);
+        rlk_watch_add(client, out[i]);
+    }
+    pthread_mutex_unlock(&client->mutex);
+}
+
 /* What the three public functions share: come in, check, run, clean up, leave. */
 static int run(rowlock_lock **out, rowlock_client *client, const char *const *names, size_t n,
                int many, uint64_t fence, const rowlock_acquire_options *options,
@@ -389,6 +389,8 @@ static int run(rowlock_lock **out, rowlock_client *client, const char *const *na
         count_outcome(&a, rc);
     }
     discard(&a);
+    if (rc == ROWLOCK_OK && is_watched(&a.options))
+        watch_all(client, out, n);
     rlk_leave(client);
     return rc;
 }

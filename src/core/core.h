@@ -27,13 +27,14 @@ typedef struct rlk_tenure {
     const char *owner;
     uint64_t fence;
     int64_t ttl_us;
-    uint32_t handles;                   /* not released yet */
-    uint32_t refs;                      /* handles whose memory is there */
+    uint32_t handles; /* not released yet */
+    uint32_t refs;    /* handles whose memory is there, the table, calls that use it */
     uint8_t seen[ROWLOCK_ATTEMPT_SIZE]; /* the row's attempt as last known */
     uint8_t is_adopted;  /* one of the holds is another process's own: not ours to undo */
     uint8_t is_in_batch; /* of renewals, at this moment */
     uint8_t is_counted;  /* among the lost ones */
     uint8_t is_guarded;  /* was: a transaction may keep its row locked */
+    uint8_t is_asked;    /* lost by the database's answer, and the reason is being looked for */
     uint32_t renewers;   /* handles that want it renewed */
     int64_t acquired_us; /* local clock */
     int64_t renew_at_us; /* if there are renewers; with others from renew_from_us on */
@@ -54,14 +55,16 @@ typedef struct rlk_tenures {
     size_t slot_count, count;
 } rlk_tenures;
 
-/* A tenure that is in no table yet, without handles. NULL: out of memory. */
+/* A tenure that is in no table yet, without handles; the caller's until rlk_tenure_unref(). NULL:
+ * out of memory. */
 rlk_tenure *rlk_tenure_new(const char *name, size_t name_length, const char *owner);
 
 /* Makes room for n more, so that n rlk_tenures_attach() cannot fail. 0: out of memory. */
 int rlk_tenures_reserve(rlk_tenures *tenures, size_t n);
 
 /* Counts one handle more on the tenure that `fresh` describes: on the one in the table if that is
- * the same grant and not lost (`fresh` is freed), else on `fresh` itself, which takes its place. */
+ * the same grant and not lost, else on `fresh` itself, which takes its place. The caller's
+ * reference to `fresh` stays. */
 rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh);
 
 /* Is a tenure of the same name and owner in the table, and not lost? Which one of this name, of
@@ -375,8 +378,8 @@ int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err);
 int64_t rlk_deadline(const rlk_sent *sent, int64_t remaining_us, int64_t ttl_us);
 
 /* The database has renewed it. Under the mutex: 0 if the lease that was known before has ended
- * meanwhile, so that it does not count. `ttl_us` is what was wanted; the op may have had less. */
-int rlk_extend(rlk_tenure *tenure, const rlk_sent *sent, const rowlock_op *op, int64_t ttl_us);
+ * meanwhile, so that it does not count. */
+int rlk_extend(rlk_tenure *tenure, const rlk_sent *sent, const rowlock_op *op);
 
 /* Gives back a hold that came too late to count; `seen` of the ops is set. Only the one hold:
  * others may count on theirs. The lease's end does the same if this fails. */
@@ -430,8 +433,13 @@ void rlk_plan_renewal(rlk_tenure *tenure, int64_t now_us);
 /* Tells of all losses that have not been told. */
 void rlk_tell_losses(rowlock_client *client);
 
-/* Why the database says that a tenure is over, as far as its row shows by until_us. */
-int rlk_find_loss(rowlock_client *client, const rlk_tenure *tenure, int64_t until_us);
+/* The database says that a tenure is over: it is lost from here on. Under the mutex. Then the
+ * reason is looked for, as far as the row shows by until_us; on_lost waits for it. Without. */
+void rlk_lose_by_answer(rlk_tenure *tenure);
+void rlk_refine_loss(rowlock_client *client, rlk_tenure *tenure, int64_t until_us);
+
+/* Both. */
+void rlk_lose_and_refine(rowlock_client *client, rlk_tenure *tenure, int64_t until_us);
 
 /* Counts a tenure among the lost, once. */
 void rlk_count_loss(rowlock_client *client, rlk_tenure *tenure);

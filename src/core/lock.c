@@ -145,26 +145,28 @@ void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n)
 
 /* It counts only if the lease that was known before has not ended meanwhile: somebody may have been
  * told that it is lost, and lost is for ever. */
-int rlk_extend(rlk_tenure *tenure, const rlk_sent *sent, const rowlock_op *op, int64_t ttl_us)
+int rlk_extend(rlk_tenure *tenure, const rlk_sent *sent, const rowlock_op *op)
 {
     if (rlk_tenure_is_lost(tenure)) {
         atomic_store(&tenure->is_late, 1);
         return 0;
     }
     atomic_store(&tenure->is_unreachable, 0);
-    if (op->ttl_us < ttl_us)
+    /* It reaches as far as it may. Not by comparing with the tenure's ttl: a re-entry may have
+     * raised that since the request was sent. */
+    if (sent->at_us + op->ttl_us >= atomic_load(&tenure->hold_until_us))
         atomic_store(&tenure->is_last, 1);
     rlk_tenure_prolong(tenure, rlk_deadline(sent, op->remaining_us, op->ttl_us));
     return 1;
 }
 
 static int extend(rowlock_client *client, rlk_tenure *tenure, const rlk_sent *sent, rowlock_op *op,
-                  int64_t ttl_us, rowlock_error *err)
+                  rowlock_error *err)
 {
     int counts;
 
     pthread_mutex_lock(&client->mutex);
-    counts = rlk_extend(tenure, sent, op, ttl_us);
+    counts = rlk_extend(tenure, sent, op);
     pthread_mutex_unlock(&client->mutex);
     return counts ? rlk_ok(err) : rlk_lost(err);
 }
@@ -192,10 +194,9 @@ static int renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err)
         return rc;
     if (op.status == ROWLOCK_OK) {
         rlk_count(&client->counters.renewed, 1);
-        return extend(client, tenure, &sent, &op, ttl_us, err);
+        return extend(client, tenure, &sent, &op, err);
     }
-    rlk_tenure_lose(tenure, rlk_find_loss(client, tenure, start + client->call_timeout_us));
-    rlk_watch_wake(client);
+    rlk_lose_and_refine(client, tenure, start + client->call_timeout_us);
     return rlk_lost(err);
 }
 

@@ -46,7 +46,7 @@ static int do_look(rowlock_client *client, void *conn, uint32_t timeout_ms, void
     return client->driver.list(conn, &q->query, judge_row, q, timeout_ms, err);
 }
 
-int rlk_find_loss(rowlock_client *client, const rlk_tenure *tenure, int64_t until_us)
+static int find_loss(rowlock_client *client, const rlk_tenure *tenure, int64_t until_us)
 {
     int64_t bound = until_us - rlk_clock_us();
     loss_query q = {.tenure = tenure,
@@ -60,6 +60,40 @@ int rlk_find_loss(rowlock_client *client, const rlk_tenure *tenure, int64_t unti
     if (bound > 0)
         rlk_call(client, bound, do_look, &q, &sent, NULL);
     return q.loss;
+}
+
+void rlk_lose_by_answer(rlk_tenure *tenure)
+{
+    if (atomic_load(&tenure->lost))
+        return;
+    tenure->is_asked = 1;
+    rlk_tenure_lose(tenure, ROWLOCK_LOSS_EXPIRED);
+}
+
+void rlk_refine_loss(rowlock_client *client, rlk_tenure *tenure, int64_t until_us)
+{
+    int is_asked, loss;
+
+    pthread_mutex_lock(&client->mutex);
+    is_asked = tenure->is_asked;
+    pthread_mutex_unlock(&client->mutex);
+    if (!is_asked)
+        return;
+    loss = find_loss(client, tenure, until_us);
+    pthread_mutex_lock(&client->mutex);
+    if (tenure->is_asked)
+        atomic_store(&tenure->lost, loss);
+    tenure->is_asked = 0;
+    pthread_mutex_unlock(&client->mutex);
+    rlk_watch_wake(client);
+}
+
+void rlk_lose_and_refine(rowlock_client *client, rlk_tenure *tenure, int64_t until_us)
+{
+    pthread_mutex_lock(&client->mutex);
+    rlk_lose_by_answer(tenure);
+    pthread_mutex_unlock(&client->mutex);
+    rlk_refine_loss(client, tenure, until_us);
 }
 
 void rlk_count_loss(rowlock_client *client, rlk_tenure *tenure)
@@ -92,6 +126,12 @@ static void unlist(rlk_watch *watch, rowlock_lock *lock)
         lock->tenure->renewers--;
 }
 
+/* Not beyond the deadline. */
+static int waits_for_reason(const rlk_tenure *tenure)
+{
+    return tenure->is_asked && rlk_clock_us() < atomic_load(&tenure->deadline_us);
+}
+
 /* Under the mutex: the handles that have lost their locks and do not know leave the list. They are
  * chained by `next`; a release meanwhile takes them out of the chain. */
 static void find_untold(rlk_watch *watch)
@@ -100,8 +140,9 @@ static void find_untold(rlk_watch *watch)
 
     for (rowlock_lock *lock = watch->first; lock != NULL; lock = next) {
         next = lock->next;
-        if (!rlk_tenure_is_lost(lock->tenure))
+        if (!rlk_tenure_is_lost(lock->tenure) || waits_for_reason(lock->tenure))
             continue;
+        lock->tenure->is_asked = 0; /* what is reported stays */
         unlist(watch, lock);
         lock->is_told = 1;
         lock->previous = NULL;

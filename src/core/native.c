@@ -218,9 +218,7 @@ static int guard(rowlock_lock *lock, const rowlock_driver *driver, void *native,
         return rc;
     if (op.status == ROWLOCK_OK)
         return rlk_ok(err);
-    rlk_tenure_lose(lock->tenure,
-                    rlk_find_loss(client, lock->tenure, rlk_clock_us() + client->call_timeout_us));
-    rlk_watch_wake(client);
+    rlk_lose_and_refine(client, lock->tenure, rlk_clock_us() + client->call_timeout_us);
     return rlk_lost(err);
 }
 

@@ -136,8 +136,9 @@ static int settle(rlk_tenure *tenure, const rowlock_op *op, const rlk_sent *sent
 
     plan_retry(tenure, now);
     atomic_store(&tenure->is_unreachable, rc != ROWLOCK_OK);
-    if (rc != ROWLOCK_OK || op->status != ROWLOCK_OK ||
-        !rlk_extend(tenure, sent, op, tenure->ttl_us))
+    if (rc == ROWLOCK_OK && op->status == ROWLOCK_LOST)
+        rlk_lose_by_answer(tenure);
+    if (rc != ROWLOCK_OK || op->status != ROWLOCK_OK || !rlk_extend(tenure, sent, op))
         return 0;
     rlk_plan_renewal(tenure, now);
     return 1;
@@ -156,12 +157,8 @@ static size_t settle_all(rowlock_client *client, size_t n, const rlk_sent *sent,
         renewed += settle(watch->tenures[i], &watch->ops[i], sent, rc) != 0;
     pthread_mutex_unlock(&client->mutex);
     for (size_t i = 0; i < n && rc == ROWLOCK_OK; i++) {
-        rlk_tenure *tenure = watch->tenures[i];
-
-        if (watch->ops[i].status != ROWLOCK_LOST || atomic_load(&tenure->lost))
-            continue;
-        rlk_tenure_lose(tenure, rlk_find_loss(client, tenure, until_us));
-        rlk_watch_wake(client);
+        if (watch->ops[i].status == ROWLOCK_LOST)
+            rlk_refine_loss(client, watch->tenures[i], until_us);
     }
     pthread_mutex_lock(&client->mutex);
     for (size_t i = 0; i < n; i++) {

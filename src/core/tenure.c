@@ -19,6 +19,7 @@ rlk_tenure *rlk_tenure_new(const char *name, size_t name_length, const char *own
     memcpy(tenure->name + name_length + 1, owner, owner_length);
     tenure->owner = tenure->name + name_length + 1;
     atomic_store(&tenure->hold_until_us, RLK_NEVER);
+    tenure->refs = 1;
     return tenure;
 }
 
@@ -165,18 +166,17 @@ rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh)
         old->is_adopted |= fresh->is_adopted;
         old->handles++;
         old->refs++;
-        free(fresh);
         return old;
     }
     fresh->handles = 1;
     fresh->next = NULL;
     if (old != NULL && old->fence > fresh->fence) {
         /* A later grant was handed out before this one, which is over. */
-        fresh->refs = 1;
+        fresh->refs++;
         rlk_tenure_lose(fresh, ROWLOCK_LOSS_EXPIRED);
         return fresh;
     }
-    fresh->refs = 2; /* the handle's and the table's */
+    fresh->refs += 2; /* the handle's and the table's */
     if (old != NULL) {
         /* A later grant of the same name: whatever the old handles say, theirs is over. */
         rlk_tenure_lose(old, ROWLOCK_LOSS_EXPIRED);

@@ -204,6 +204,27 @@ static void test_threads_exclude_each_other(void **state)
     assert_int_equal(counter, 40);
 }
 
+/* The owner is the client's: the second grant is a re-entry, or comes after the first's release. */
+static void test_threads_of_one_owner_wait_for_the_same_lock(void **state)
+{
+    struct fixture *f = *state;
+    rowlock_client *client = client_open_as(f, "shared");
+    rowlock_lock *lock = hold(f, client_open_as(f, "other"), "lock");
+    struct waiter waiters[2];
+    pthread_t threads[2];
+    for (size_t i = 0; i < COUNT(threads); i++) {
+        waiters[i] = (struct waiter){.client = client, .wait_ms = 20000, .status = INT32_MIN};
+        assert_int_equal(pthread_create(&threads[i], NULL, wait_for_lock, &waiters[i]), 0);
+    }
+    sleep_us(150000);
+    int released = rowlock_release(&lock, &f->err);
+    for (size_t i = 0; i < COUNT(threads); i++)
+        pthread_join(threads[i], NULL);
+    expect_ok(released, &f->err);
+    expect_ok(waiters[0].status, NULL);
+    expect_ok(waiters[1].status, NULL);
+}
+
 static const struct test_case cases[] = {
     CASE(test_wait_of_a_free_lock_returns_at_once),
     CASE(test_wait_ends_with_timeout_in_its_bound),
@@ -214,6 +235,7 @@ static const struct test_case cases[] = {
     CASE(test_cancel_fired_before_ends_later_waits),
     CASE(test_cancel_free_of_null_is_allowed),
     CASE(test_threads_exclude_each_other),
+    CASE(test_threads_of_one_owner_wait_for_the_same_lock),
 };
 
 const struct suite api_wait_suite = SUITE("api_wait", cases);

@@ -464,6 +464,40 @@ static void test_many_wait_under_one_ticket(void **state)
         assert_status(OK, rowlock_release(&locks[i], NULL));
 }
 
+static rowlock_lock *beside;
+static int beside_rc;
+
+/* The holder outside releases, and another handle of the waiter's owner is the first to acquire. */
+static void acquire_beside(void)
+{
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+
+    release_outside();
+    if (turns != 2)
+        return;
+    options.owner = "bob";
+    options.barge = 1;
+    beside_rc = rowlock_acquire(&beside, client, "a", &options, NULL);
+}
+
+/* The waiter's grant is a re-entry: it leaves the local queue by names that are still its own. */
+static void test_waiter_that_re_enters_leaves_the_queue(void **state)
+{
+    rowlock_lock *lock = NULL;
+
+    (void)state;
+    hold_outside("a", 60000);
+    fake_on_turn(acquire_beside);
+    assert_status(OK, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
+    assert_int_equal(beside_rc, ROWLOCK_OK);
+    assert_int_equal(rowlock_fence(lock), rowlock_fence(beside));
+    assert_int_equal(fake_find("a")->hold_count, 2);
+    assert_int_equal(counters().waiting, 0);
+    assert_status(OK, rowlock_release(&lock, NULL));
+    assert_status(OK, rowlock_release(&beside, NULL));
+    assert_false(fake_is_live("a"));
+}
+
 #define case_of(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -491,6 +525,7 @@ int main(void)
         case_of(test_who_comes_late_stands_behind),
         case_of(test_dead_ticket_is_passed_over),
         case_of(test_many_wait_under_one_ticket),
+        case_of(test_waiter_that_re_enters_leaves_the_queue),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -275,6 +275,44 @@ static void test_a_late_hold_is_given_back_once(void **state)
     rowlock_close(&other_client);
 }
 
+/* ---- a re-entry that meets a renewal ---- */
+
+static void re_enter_longer(void)
+{
+    rowlock_acquire_options longer = renewing(9000);
+
+    longer.renew = 0;
+    longer.on_lost = NULL;
+    second = take("a", &longer);
+}
+
+/* The renewal in flight asked for all that was wanted when it was sent: it is not the last one. */
+static void re_enter_during(void (**when)(void))
+{
+    rowlock_acquire_options options = renewing(3000);
+
+    held = take("a", &options);
+    fake_clock_advance_us(1000 * MS);
+    *when = re_enter_longer;
+    step();
+    assert_non_null(second);
+    run_for(60000);
+    assert_int_equal(told, 0);
+    assert_status(OK, rowlock_check(held));
+}
+
+static void test_a_longer_re_entry_before_a_renewal_does_not_end_renewals(void **state)
+{
+    (void)state;
+    re_enter_during(&before_renew);
+}
+
+static void test_a_longer_re_entry_during_a_renewal_does_not_end_renewals(void **state)
+{
+    (void)state;
+    re_enter_during(&during_renew);
+}
+
 #define EDGE(name) cmocka_unit_test_setup_teardown(test_##name, set_up, step_tear_down)
 
 int main(void)
@@ -291,6 +329,8 @@ int main(void)
         EDGE(an_answer_behind_the_release_brings_nothing_back),
         EDGE(a_late_answer_spares_the_hold_of_another_process),
         EDGE(a_late_hold_is_given_back_once),
+        EDGE(a_longer_re_entry_before_a_renewal_does_not_end_renewals),
+        EDGE(a_longer_re_entry_during_a_renewal_does_not_end_renewals),
     };
 
     return cmocka_run_group_tests_name("core/watch_edge", tests, NULL, NULL);

@@ -82,6 +82,61 @@ static void test_reasons(void **state)
     assert_status(OK, rowlock_release(&other, NULL));
 }
 
+static rowlock_lock *asked;
+static int check_while_asking, check_calls;
+static int (*list)(void *, const rowlock_list_query *, rowlock_row_fn, void *, uint32_t,
+                   rowlock_error *);
+
+/* What rowlock_check() says while the reason of the loss is looked for. */
+static int checking_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn,
+                         void *payload, uint32_t timeout_ms, rowlock_error *err)
+{
+    check_while_asking = rowlock_check(asked);
+    rlk_teller_step(client);
+    check_calls += told;
+    return list(conn, query, fn, payload, timeout_ms, err);
+}
+
+/* Told LOST by the database, it says so at once; on_lost comes when the reason is known. */
+static void lost_at_once(int by_renew)
+{
+    static rowlock_driver driver;
+    rowlock_acquire_options options = renewing(30000);
+
+    driver = *fake_driver();
+    list = driver.list;
+    driver.list = checking_list;
+    step_driver = &driver;
+    open_again(NULL);
+    step_driver = NULL;
+    check_while_asking = 99;
+    check_calls = 0;
+    asked = held = take("a", &options);
+    assert_status(OK, rowlock_force_release(client, "a", NULL, NULL));
+    if (by_renew)
+        assert_status(LOST, rowlock_renew(held, 0, NULL));
+    else
+        run_for(11000);
+    run_for(1);
+    assert_int_equal(check_while_asking, ROWLOCK_LOST);
+    assert_int_equal(check_calls, 0);
+    assert_int_equal(told, 1);
+    assert_int_equal(told_loss, ROWLOCK_LOSS_FORCED);
+    assert_int_equal(rowlock_loss(held), ROWLOCK_LOSS_FORCED);
+}
+
+static void test_lost_by_a_renewal_it_is_lost_at_once(void **state)
+{
+    (void)state;
+    lost_at_once(0);
+}
+
+static void test_lost_by_a_call_it_is_lost_at_once(void **state)
+{
+    (void)state;
+    lost_at_once(1);
+}
+
 static int released_in_callback;
 
 static void release_in_callback(rowlock_lock *lock, int loss, void *payload)
@@ -162,6 +217,8 @@ int main(void)
         TEST(a_dead_database_is_told_before_the_lease_ends),
         TEST(a_slow_database_never_makes_it_late),
         TEST(reasons),
+        TEST(lost_by_a_renewal_it_is_lost_at_once),
+        TEST(lost_by_a_call_it_is_lost_at_once),
         TEST(the_callback_may_use_the_library),
         TEST(the_descriptor_becomes_readable),
         TEST(a_later_descriptor_of_a_lost_lock_is_readable),
