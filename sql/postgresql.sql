@@ -301,20 +301,21 @@ RETURNING l.name, l.fence
 -- name: renew
 -- $1 names[]  $2 owners[]  $3 fences[]  $4 ttls[] in us
 -- A row that a transaction has locked at this moment is passed over and answered as not renewed;
--- a lease that is not there, or not any more, is not answered at all.
+-- a lease that is not there, or not any more, is not answered at all. Whether it lives is said by what was
+-- read under the lock: the snapshot's version may be older than a renewal that was not yet committed.
 WITH want AS MATERIALIZED (
     SELECT w.name, w.owner, w.fence, w.ttl
       FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bigint[])
         AS w (name, owner, fence, ttl)
 ), locked AS MATERIALIZED (
-    SELECT w.name, w.ttl
+    SELECT w.name, w.ttl, l.hold_count, l.expire_time
       FROM want AS w
      CROSS JOIN LATERAL (
-            SELECT FROM rowlock_locks AS l
+            SELECT l.hold_count, l.expire_time
+              FROM rowlock_locks AS l
              WHERE l.name = ANY (ARRAY[w.name])
                AND l.owner = w.owner
                AND l.fence = w.fence
-               AND {live l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint}
                FOR NO KEY UPDATE SKIP LOCKED) AS l
 ), clock AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
@@ -326,7 +327,7 @@ WITH want AS MATERIALIZED (
       FROM locked AS w
      CROSS JOIN clock AS c
      WHERE l.name = ANY (ARRAY[w.name])
-       AND {live l c.now}
+       AND {live w c.now}
     RETURNING l.name, l.hold_count, l.expire_time - c.now AS remaining
 )
 SELECT name, true AS renewed, hold_count, remaining
@@ -341,9 +342,8 @@ SELECT w.name, false, l.hold_count,
          WHERE l.name = ANY (ARRAY[w.name])
            AND l.owner = w.owner
            AND l.fence = w.fence
-           AND {live l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint}
         OFFSET 0) AS l
- WHERE w.name NOT IN (SELECT name FROM renewed)
+ WHERE w.name NOT IN (SELECT name FROM locked)
 
 -- name: release
 -- $1 names[]  $2 owners[]  $3 fences[]  $4 attempts[]
@@ -384,7 +384,7 @@ WITH relaxed AS MATERIALIZED (
      WHERE l.name = ANY (ARRAY[w.name])
        AND NOT w.is_repeated
        AND w.is_expected
-       AND {live l c.now}
+       AND {live w c.now}
     RETURNING l.name, l.hold_count, w.channel,
               l.hold_count = 0 AND l.wait_until > l.expire_time AS is_waited
 )
