@@ -3,7 +3,8 @@
 #   cmake -DDIALECT=postgresql -DSQL=sql/postgresql.sql -DNAMES=sql/statements.txt
 #         -DMIGRATIONS=migrations/postgresql -DOUT=sql_postgresql.h -P embed.cmake
 #
-# Stops the build on a statement that is missing, doubled or unknown, and on migrations with gaps.
+# Stops the build on a statement that is missing, doubled or unknown, on an unknown fragment, and on
+# migrations with gaps.
 # Walks the text with FIND and SUBSTRING, never as a CMake list, so that ; [ ] " and \ survive.
 cmake_minimum_required(VERSION 3.21)
 
@@ -57,7 +58,30 @@ function(end_statement)
     set_property(GLOBAL PROPERTY text "")
 endfunction()
 
+# "{live l c.now}" becomes the text behind "-- fragment: live = ", with l for ROW and c.now for NOW.
+function(expand_fragments out line)
+    while(line MATCHES "{([a-z_]+) ([a-z_]+) ?([^{}]*)}")
+        set(use "${CMAKE_MATCH_0}")
+        set(row "${CMAKE_MATCH_2}")
+        set(now "${CMAKE_MATCH_3}")
+        get_property(text GLOBAL PROPERTY fragment_${CMAKE_MATCH_1})
+        if(NOT text)
+            message(FATAL_ERROR "${SQL}: unknown fragment '${CMAKE_MATCH_1}'")
+        endif()
+        string(REPLACE "ROW" "${row}" text "${text}")
+        string(REPLACE "NOW" "${now}" text "${text}")
+        string(REPLACE "${use}" "${text}" line "${line}")
+    endwhile()
+    set(${out} "${line}" PARENT_SCOPE)
+endfunction()
+
 function(read_statement line)
+    if(line MATCHES "^-- fragment: ([a-z_]+) = (.+)$")
+        set_property(GLOBAL PROPERTY fragment_${CMAKE_MATCH_1} "${CMAKE_MATCH_2}")
+        return()
+    elseif(NOT line MATCHES "^--")
+        expand_fragments(line "${line}")
+    endif()
     if(NOT line MATCHES "^-- name: ([a-z_]+)[ \t]*$")
         add_c_line("${line}")
         return()

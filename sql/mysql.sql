@@ -17,6 +17,12 @@
 -- that is written, so its rows are put aside first, and w no longer stands on the row at hand.
 -- UPDATE and DELETE that join say FORCE INDEX (PRIMARY): MariaDB 11 reads, and locks, all rows of a
 -- small table otherwise, and so waits for those of others.
+--
+-- A lease lives while it has holds and its time has not passed: a clock that was set back brings none back.
+-- fragment: live = (ROW.hold_count > 0 AND ROW.expire_time > NOW)
+-- fragment: free = (ROW.hold_count = 0 OR ROW.expire_time <= NOW)
+-- When the last lease ends or ended; 0: it was given back.
+-- fragment: end = IF(ROW.hold_count > 0, ROW.expire_time, 0)
 
 -- What a connection sets. Lock waits are whole seconds in these servers: one for rows, two
 -- for a table that is being altered. MariaDB 11 refuses (error 1020) to lock a row that was changed
@@ -65,7 +71,7 @@ SELECT COUNT(*) INTO @rowlock_bad
            ticket BIGINT       PATH '$[8]',
            upto   BIGINT       PATH '$[9]')) AS w
        LEFT JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
- WHERE CASE WHEN l.expire_time > @rowlock_now AND l.hold_count > 0
+ WHERE CASE WHEN {live l @rowlock_now}
             THEN l.owner <> UNHEX(w.owner)
             WHEN l.wait_until <= @rowlock_now AND w.ticket = 0
             THEN 0
@@ -98,7 +104,7 @@ SELECT @rowlock_bad + COUNT(*) INTO @rowlock_bad
    AND (SELECT 1
           FROM rowlock_locks AS k
          WHERE k.name = UNHEX(w.name)
-           AND (k.expire_time <= @rowlock_now OR k.hold_count = 0 OR k.owner = UNHEX(w.owner))
+           AND ({free k @rowlock_now} OR k.owner = UNHEX(w.owner))
            FOR UPDATE SKIP LOCKED) IS NULL;
 
 -- Takes what is absent, expired, without holds or the owner's own, unless others wait for it and come
@@ -142,7 +148,7 @@ SELECT w.name, w.owner, @rowlock_now + (l.name IS NOT NULL), 1, w.attempt, @rowl
        LEFT JOIN rowlock_locks AS l ON l.name = w.name
  WHERE @rowlock_bad = 0
    AND (@rowlock_all
-        OR (l.expire_time > @rowlock_now AND l.hold_count > 0)
+        OR {live l @rowlock_now}
         OR (l.wait_until <= @rowlock_now AND w.ticket = 0)
         OR NOT EXISTS (SELECT 1
                          FROM rowlock_waiters AS q
@@ -151,12 +157,11 @@ SELECT w.name, w.owner, @rowlock_now + (l.name IS NOT NULL), 1, w.attempt, @rowl
                           AND q.ticket < w.upto
                           AND q.expire_time > @rowlock_now))
    AND (l.name IS NULL
-        OR ((l.expire_time <= @rowlock_now OR l.hold_count = 0 OR l.owner = w.owner)
+        OR (({free l @rowlock_now} OR l.owner = w.owner)
             AND EXISTS (SELECT 1
                           FROM rowlock_locks AS k
                          WHERE k.name = w.name
-                           AND (k.expire_time <= @rowlock_now OR k.hold_count = 0
-                                OR k.owner = w.owner)
+                           AND ({free k @rowlock_now} OR k.owner = w.owner)
                            FOR UPDATE SKIP LOCKED)))
  ORDER BY w.i
 ON DUPLICATE KEY UPDATE
@@ -218,7 +223,7 @@ SELECT w.i,
        l.owner,
        l.fence = @rowlock_now
        AND TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late,
-       CASE WHEN l.expire_time > @rowlock_now AND l.hold_count > 0 THEN NULL
+       CASE WHEN {live l @rowlock_now} THEN NULL
             WHEN l.wait_until <= @rowlock_now AND w.ticket = 0     THEN NULL
             ELSE (SELECT q.expire_time - @rowlock_now
                     FROM rowlock_waiters AS q
@@ -258,15 +263,13 @@ SELECT l.name, l.owner, l.fence, 0, l.attempt, 0, @rowlock_now + w.ttl, ''
        STRAIGHT_JOIN rowlock_locks AS l ON l.name = w.name
  WHERE l.owner = w.owner
    AND l.fence = w.fence
-   AND l.expire_time > @rowlock_now
-   AND l.hold_count > 0
+   AND {live l @rowlock_now}
    AND 1 = (SELECT 1
               FROM rowlock_locks AS k
              WHERE k.name = w.name
                AND k.owner = w.owner
                AND k.fence = w.fence
-               AND k.expire_time > @rowlock_now
-               AND k.hold_count > 0
+               AND {live k @rowlock_now}
                FOR UPDATE SKIP LOCKED)
 ON DUPLICATE KEY UPDATE
        expire_time = GREATEST(rowlock_locks.expire_time, VALUES(expire_time));
@@ -283,8 +286,7 @@ SELECT w.i,
        STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
  WHERE l.owner = UNHEX(w.owner)
    AND l.fence = w.fence
-   AND l.expire_time > @rowlock_now
-   AND l.hold_count > 0;
+   AND {live l @rowlock_now};
 COMMIT;
 
 -- Before a release that has not the time to wait: locks the rows, or fails at once (error 3572, on
@@ -333,8 +335,7 @@ SELECT l.name, l.owner, l.fence, 0, w.attempt, 0, 0, ''
                AND k.fence = w.fence
                AND k.attempt <> w.attempt
                AND (w.seen = '' OR k.attempt = w.seen)
-               AND k.expire_time > @rowlock_now
-               AND k.hold_count > 0
+               AND {live k @rowlock_now}
                FOR UPDATE)
 ON DUPLICATE KEY UPDATE
        attempt     = VALUES(attempt),
@@ -353,7 +354,7 @@ SELECT w.i,
        STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
  WHERE l.owner = UNHEX(w.owner)
    AND l.fence = w.fence
-   AND (l.attempt = UNHEX(w.attempt) OR (l.expire_time > @rowlock_now AND l.hold_count > 0));
+   AND (l.attempt = UNHEX(w.attempt) OR {live l @rowlock_now});
 COMMIT;
 
 -- The usual case of one lock, in one statement that is its own transaction: takes a row that is there, free,
@@ -372,8 +373,7 @@ SELECT l.name, '', 0, 0, '',
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?
   FROM rowlock_locks AS l
  WHERE l.name = ?
-   AND (l.hold_count = 0
-        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
    FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE
@@ -398,8 +398,7 @@ UPDATE rowlock_locks AS l
        l.note         = ?,
        l.expire_time  = l.acquire_time + ?
  WHERE l.name = ?
-   AND (l.hold_count = 0
-        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 
 -- The same where the last lock was marked as waited for: a mark lasts for longer than a wait, so the tickets are
@@ -413,8 +412,7 @@ SELECT l.name, '', 0, 0, '',
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?
   FROM rowlock_locks AS l
  WHERE l.name = ?
-   AND (l.hold_count = 0
-        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND (SELECT 1
           FROM rowlock_waiters AS q
          WHERE q.name = ?
@@ -443,8 +441,7 @@ UPDATE rowlock_locks AS l
        l.note         = ?,
        l.expire_time  = l.acquire_time + ?
  WHERE l.name = ?
-   AND (l.hold_count = 0
-        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND (SELECT 1
           FROM rowlock_waiters AS q
          WHERE q.name = ?
@@ -470,8 +467,7 @@ UPDATE rowlock_locks AS l
    AND l.fence = ?
    AND l.attempt <> ?
    AND (? = '' OR l.attempt = ?)
-   AND l.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
-   AND l.hold_count > 0;
+   AND {live l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))};
 
 -- name: commit
 COMMIT;
@@ -503,8 +499,7 @@ SELECT w.name, w.owner, 0, 1, w.attempt,
   FROM w
        STRAIGHT_JOIN rowlock_locks AS l FORCE INDEX (PRIMARY)
           ON l.name = w.name
- WHERE (l.hold_count = 0
-        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+ WHERE {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
    FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE
@@ -546,8 +541,7 @@ SELECT w.name, '', 0, 0, w.attempt, 0,
    AND l.fence = w.fence
    AND l.attempt <> w.attempt
    AND (w.seen = '' OR l.attempt = w.seen)
-   AND l.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
-   AND l.hold_count > 0
+   AND {live l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    FOR UPDATE
 
 -- A locked row ends the statement at once, as in release_look.
@@ -599,8 +593,7 @@ SELECT w.name, w.owner, w.fence, IF(w.ttl = 0, 0, 1), w.attempt,
           AND (w.seen = '' OR l.attempt = w.seen)
           AND l.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
           AND l.hold_count = 1,
-          (l.hold_count = 0
-           OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+          {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
           AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
    FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE
@@ -709,16 +702,15 @@ START TRANSACTION;
 -- @rowlock_bad: 0, it can be had; 1, not now; 2, if nobody who waits comes first; NULL, the same, and
 -- the row is absent.
 -- name: acquire_one
-SELECT MAX(CASE WHEN l.expire_time > @rowlock_now AND l.hold_count > 0 AND l.owner <> @rowlock_owner
+SELECT MAX(CASE WHEN {live l @rowlock_now} AND l.owner <> @rowlock_owner
                 THEN 1
                 WHEN NOT EXISTS (SELECT 1
                                    FROM rowlock_locks AS k
                                   WHERE k.name = @rowlock_name
-                                    AND (k.expire_time <= @rowlock_now OR k.hold_count = 0
-                                         OR k.owner = @rowlock_owner)
+                                    AND ({free k @rowlock_now} OR k.owner = @rowlock_owner)
                                     FOR UPDATE SKIP LOCKED)
                 THEN 1
-                WHEN l.expire_time > @rowlock_now AND l.hold_count > 0
+                WHEN {live l @rowlock_now}
                 THEN 0
                 WHEN l.wait_until <= @rowlock_now AND @rowlock_ticket = 0
                 THEN 0
@@ -1073,8 +1065,7 @@ SELECT l.name, '', 0, 0, '',
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?
   FROM rowlock_locks AS l
  WHERE l.name = ?
-   AND (l.hold_count = 0
-        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND l.ticket >= ?
    AND (SELECT q.ticket
           FROM rowlock_waiters AS q
@@ -1109,8 +1100,7 @@ UPDATE rowlock_locks AS l
        l.expire_time  = l.acquire_time + ?,
        l.ticket       = ?
  WHERE l.name = ?
-   AND (l.hold_count = 0
-        OR l.expire_time <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+   AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND l.ticket >= ?
    AND (SELECT q.ticket
           FROM rowlock_waiters AS q
@@ -1201,7 +1191,7 @@ COMMIT;
 -- name: look
 SELECT w.i,
        q.expire_time - @rowlock_now                 AS life,
-       l.expire_time > @rowlock_now AND l.hold_count > 0 AND l.owner <> UNHEX(w.owner) AS held,
+       {live l @rowlock_now} AND l.owner <> UNHEX(w.owner) AS held,
        l.expire_time - @rowlock_now                 AS remaining,
        (SELECT p.expire_time - @rowlock_now
           FROM rowlock_waiters AS p
@@ -1227,7 +1217,7 @@ SELECT w.i,
 -- name: waiters
 SET @rowlock_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 SELECT q.name, q.owner,
-       IF(l.hold_count > 0 AND l.expire_time > @rowlock_now, l.owner, NULL),
+       IF({live l @rowlock_now}, l.owner, NULL),
        q.ticket,
        (@rowlock_now - q.since_time) DIV 1000,
        (q.expire_time - @rowlock_now) DIV 1000
@@ -1264,8 +1254,7 @@ UPDATE rowlock_locks AS l
        l.expire_time = @rowlock_now,
        l.attempt     = ?
  WHERE l.name = ?
-   AND l.expire_time > @rowlock_now
-   AND l.hold_count > 0
+   AND {live l @rowlock_now}
    AND (? = 0 OR l.fence = ?)
    AND l.attempt <> ?;
 SELECT l.hold_count
@@ -1338,12 +1327,12 @@ COMMIT;
 SET @rowlock_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 SELECT l.name, l.owner, l.note, l.fence, l.hold_count,
        (@rowlock_now - l.acquire_time) DIV 1000,
-       (l.expire_time - @rowlock_now) DIV 1000
+       IF(l.hold_count > 0, l.expire_time - @rowlock_now, LEAST(l.expire_time - @rowlock_now, 0)) DIV 1000
   FROM rowlock_locks AS l
  WHERE l.name >= ?
    AND l.name <> ?
    AND (? = 0 OR l.name < ?)
-   AND (? <> 0 OR l.expire_time > @rowlock_now)
+   AND (? <> 0 OR {live l @rowlock_now})
  ORDER BY l.name
  LIMIT ?;
 
@@ -1384,8 +1373,7 @@ SELECT w.i,
            i    INT          PATH '$[1]',
            name VARCHAR(510) CHARACTER SET latin1 PATH '$[0]')) AS w
        STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
- WHERE l.expire_time > @rowlock_now
-   AND l.hold_count > 0;
+ WHERE {live l @rowlock_now};
 
 -- The server's identity as in `here`, and the database, as it stands between backticks. Fails where the
 -- tables are not there.
@@ -1429,7 +1417,7 @@ UNION ALL SELECT ?, ?, ?, ?, ?
 -- name: lock_skip
 SELECT /*+ SET_VAR(time_zone = '+00:00') */
        w.i,
-       (SELECT CAST(CONVERT(CONCAT_WS(',', k.fence, k.expire_time, HEX(k.owner)) USING latin1)
+       (SELECT CAST(CONVERT(CONCAT_WS(',', k.fence, {end k}, HEX(k.owner)) USING latin1)
                     AS BINARY)
           FROM rowlock_locks AS k
          WHERE k.name = w.name
@@ -1447,7 +1435,7 @@ SELECT /*+ SET_VAR(time_zone = '+00:00') */
 -- name: lock_nowait
 SELECT /*+ SET_VAR(time_zone = '+00:00') */
        w.i,
-       (SELECT CAST(CONVERT(CONCAT_WS(',', k.fence, k.expire_time, HEX(k.owner)) USING latin1)
+       (SELECT CAST(CONVERT(CONCAT_WS(',', k.fence, {end k}, HEX(k.owner)) USING latin1)
                     AS BINARY)
           FROM rowlock_locks AS k
          WHERE k.name = w.name
@@ -1465,7 +1453,7 @@ SELECT /*+ SET_VAR(time_zone = '+00:00') */
 -- name: lock_wait
 SELECT /*+ SET_VAR(time_zone = '+00:00') MAX_EXECUTION_TIME(?) */
        w.i,
-       (SELECT CAST(CONVERT(CONCAT_WS(',', k.fence, k.expire_time, HEX(k.owner)) USING latin1)
+       (SELECT CAST(CONVERT(CONCAT_WS(',', k.fence, {end k}, HEX(k.owner)) USING latin1)
                     AS BINARY)
           FROM rowlock_locks AS k
          WHERE k.name = w.name
@@ -1528,7 +1516,7 @@ SELECT /*+ SET_VAR(time_zone = '+00:00') */
        (SELECT CAST(CONVERT(CONCAT_WS(',',
                         k.owner = ? AND k.fence = ?,
                         CASE WHEN NOW(6) = UTC_TIMESTAMP(6)
-                             THEN k.expire_time
+                             THEN {end k}
                                   - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) END)
                     USING latin1) AS BINARY)
           FROM rowlock_locks AS k
@@ -1547,7 +1535,7 @@ SELECT /*+ SET_VAR(time_zone = '+00:00') */
        (SELECT CAST(CONVERT(CONCAT_WS(',',
                         k.owner = ? AND k.fence = ?,
                         CASE WHEN NOW(6) = UTC_TIMESTAMP(6)
-                             THEN k.expire_time
+                             THEN {end k}
                                   - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) END)
                     USING latin1) AS BINARY)
           FROM rowlock_locks AS k

@@ -14,6 +14,12 @@
 -- The queue: a live ticket is one above the lock's own (that by which it was last taken) whose life has
 -- not ended. So the search has a lower end, and index entries of tickets that were served are not
 -- looked at. "place" is the ticket of who asks; 0: whoever waits; the largest number: behind them all.
+--
+-- A lease lives while it has holds and its time has not passed: a clock that was set back brings none back.
+-- fragment: live = (ROW.hold_count > 0 AND ROW.expire_time > NOW)
+-- fragment: free = (ROW.hold_count = 0 OR ROW.expire_time <= NOW)
+-- When the last lease ends or ended; 0: it was given back.
+-- fragment: end = (CASE WHEN ROW.hold_count > 0 THEN ROW.expire_time ELSE 0 END)
 
 -- name: acquire
 -- $1 names[]  $2 owners[]  $3 notes[]  $4 ttls[] in us  $5 attempts[]
@@ -30,7 +36,7 @@ WITH early AS MATERIALIZED (
      CROSS JOIN unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::uuid[], $8::bigint[])
         AS w (name, owner, note, ttl, attempt, place)
       LEFT JOIN LATERAL (
-            SELECT l.expire_time, l.wait_until, l.ticket
+            SELECT l.hold_count, l.expire_time, l.wait_until, l.ticket
               FROM rowlock_locks AS l
              WHERE l.name = ANY (ARRAY[w.name])
             OFFSET 0) AS l ON true
@@ -42,7 +48,7 @@ WITH early AS MATERIALIZED (
                AND q.ticket < w.place
                AND q.expire_time > c.now
                AND (l.expire_time IS NULL
-                    OR l.expire_time <= c.now
+                    OR {free l c.now}
                    AND (w.place < 9223372036854775807 OR l.wait_until > l.expire_time))
              ORDER BY q.ticket
              LIMIT 1) AS q ON true
@@ -51,7 +57,7 @@ WITH early AS MATERIALIZED (
     SELECT $6::boolean AND (EXISTS (SELECT FROM want AS w WHERE w.queue IS NOT NULL) OR EXISTS (
         SELECT FROM want AS w
           JOIN rowlock_locks AS l ON l.name = ANY (ARRAY[w.name])
-         WHERE l.owner <> w.owner AND l.expire_time > (SELECT now FROM early)
+         WHERE l.owner <> w.owner AND {live l (SELECT now FROM early)}
     )) AS is_barred
 -- Rows that look free or are the owner's own are locked, and looked at again under the lock.
 ), waited AS MATERIALIZED (
@@ -63,7 +69,7 @@ WITH early AS MATERIALIZED (
                AND w.queue IS NULL
                AND NOT $7::boolean
                AND NOT (SELECT is_barred FROM barred)
-               AND (l.owner = w.owner OR l.expire_time <= (SELECT now FROM early))
+               AND (l.owner = w.owner OR {free l (SELECT now FROM early)})
                FOR NO KEY UPDATE) AS l
 ), passed AS MATERIALIZED (
     SELECT w.*
@@ -74,7 +80,7 @@ WITH early AS MATERIALIZED (
                AND w.queue IS NULL
                AND $7
                AND NOT (SELECT is_barred FROM barred)
-               AND (l.owner = w.owner OR l.expire_time <= (SELECT now FROM early))
+               AND (l.owner = w.owner OR {free l (SELECT now FROM early)})
                FOR NO KEY UPDATE SKIP LOCKED) AS l
 ), locked AS (
     SELECT * FROM waited UNION ALL SELECT * FROM passed
@@ -116,15 +122,16 @@ WITH early AS MATERIALIZED (
     UPDATE rowlock_locks AS l
        SET owner        = w.owner,
            attempt      = w.attempt,
-           expire_time  = greatest(l.expire_time, c.now + w.ttl),
-           fence        = CASE WHEN l.owner = w.owner AND l.expire_time > c.now THEN l.fence
+           expire_time  = CASE WHEN l.owner = w.owner AND {live l c.now}
+                               THEN greatest(l.expire_time, c.now + w.ttl) ELSE c.now + w.ttl END,
+           fence        = CASE WHEN l.owner = w.owner AND {live l c.now} THEN l.fence
                                ELSE greatest(l.fence + 1, c.now) END,
-           hold_count   = CASE WHEN NOT (l.owner = w.owner AND l.expire_time > c.now) THEN 1
+           hold_count   = CASE WHEN NOT (l.owner = w.owner AND {live l c.now}) THEN 1
                                WHEN l.attempt = w.attempt THEN l.hold_count
                                ELSE l.hold_count + 1 END,
-           acquire_time = CASE WHEN l.owner = w.owner AND l.expire_time > c.now THEN l.acquire_time
+           acquire_time = CASE WHEN l.owner = w.owner AND {live l c.now} THEN l.acquire_time
                                ELSE c.now END,
-           note         = CASE WHEN l.owner = w.owner AND l.expire_time > c.now AND w.note = ''
+           note         = CASE WHEN l.owner = w.owner AND {live l c.now} AND w.note = ''
                                THEN l.note ELSE w.note END,
            ticket       = greatest(l.ticket, w.ticket)
       FROM locked AS w
@@ -156,7 +163,7 @@ SELECT name, true,
 SELECT w.name, false,
        CASE WHEN $6 AND (SELECT is_open FROM gate)
             THEN ('rowlock: raced, again: ' || w.name::text)::bigint ELSE l.fence END,
-       l.hold_count, l.expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+       l.hold_count, {end l} - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
        l.owner, w.queue, false
   FROM want AS w
   LEFT JOIN rowlock_locks AS l ON l.name = ANY (ARRAY[w.name])
@@ -185,25 +192,25 @@ WITH seen AS MATERIALIZED (
        SET (owner, attempt, expire_time, fence, hold_count, acquire_time, note) = (
                SELECT $2::text,
                       $5::uuid,
-                      greatest(l.expire_time, c.now + $4::bigint),
+                      CASE WHEN c.goes_on THEN greatest(l.expire_time, c.now + $4::bigint)
+                           ELSE c.now + $4::bigint END,
                       CASE WHEN c.goes_on THEN l.fence ELSE greatest(l.fence + 1, c.now) END,
                       CASE WHEN NOT c.goes_on THEN 1
                            WHEN l.attempt = $5::uuid THEN l.hold_count
                            ELSE l.hold_count + 1 END,
                       CASE WHEN c.goes_on THEN l.acquire_time ELSE c.now END,
                       CASE WHEN c.goes_on AND $3::text = '' THEN l.note ELSE $3::text END
-                 FROM (SELECT t.now, l.owner = $2::text AND l.expire_time > t.now AS goes_on
+                 FROM (SELECT t.now, l.owner = $2::text AND {live l t.now} AS goes_on
                          FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
                                    AS now
                                OFFSET 0) AS t
                        OFFSET 0) AS c
            )
      WHERE l.name = $1::bytea
-       AND (l.owner = $2::text
-            OR l.expire_time <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+       AND (l.owner = $2::text OR {free l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint})
        AND (l.wait_until <= l.expire_time
             OR $6::bigint = 0
-            OR l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+            OR {live l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint}
             OR (SELECT s.queue FROM seen AS s) IS NULL)
     RETURNING l.fence, l.hold_count, l.expire_time
 ), made AS (
@@ -231,8 +238,8 @@ SELECT $1::bytea AS name, true AS acquired, fence, hold_count,
   FROM had
  UNION ALL
 -- What was not had, and, if the row is free, the life of the first ticket.
-SELECT $1::bytea, false, s.fence, s.hold_count, s.expire_time - c.now, s.owner,
-       CASE WHEN coalesce(s.expire_time, 0) <= c.now AND $6::bigint > 0
+SELECT $1::bytea, false, s.fence, s.hold_count, {end s} - c.now, s.owner,
+       CASE WHEN {live s c.now} IS NOT TRUE AND $6::bigint > 0
             THEN s.queue - c.now END, false
   FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
  CROSS JOIN seen AS s
@@ -265,7 +272,7 @@ UPDATE rowlock_locks AS l
                 OFFSET 0) AS c
         OFFSET 0) AS w
  WHERE l.name = ANY (ARRAY[w.name])
-   AND CASE WHEN l.expire_time <= w.now
+   AND CASE WHEN {free l w.now}
              AND l.wait_until <= l.expire_time
             THEN l.xmax = 0
                  OR EXISTS (SELECT FROM rowlock_locks AS k
@@ -287,27 +294,28 @@ UPDATE rowlock_locks AS l
        acquire_time = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
        note         = $3::text
  WHERE l.name = $1::bytea
-   AND l.expire_time <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+   AND {free l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint}
    AND l.wait_until <= l.expire_time
 RETURNING l.name, l.fence
 
 -- name: renew
 -- $1 names[]  $2 owners[]  $3 fences[]  $4 ttls[] in us
 -- A row that a transaction has locked at this moment is passed over and answered as not renewed;
--- a lease that is not there, or not any more, is not answered at all.
+-- a lease that is not there, or not any more, is not answered at all. Whether it lives is said by what was
+-- read under the lock: the snapshot's version may be older than a renewal that was not yet committed.
 WITH want AS MATERIALIZED (
     SELECT w.name, w.owner, w.fence, w.ttl
       FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bigint[])
         AS w (name, owner, fence, ttl)
 ), locked AS MATERIALIZED (
-    SELECT w.name, w.ttl
+    SELECT w.name, w.ttl, l.hold_count, l.expire_time
       FROM want AS w
      CROSS JOIN LATERAL (
-            SELECT FROM rowlock_locks AS l
+            SELECT l.hold_count, l.expire_time
+              FROM rowlock_locks AS l
              WHERE l.name = ANY (ARRAY[w.name])
                AND l.owner = w.owner
                AND l.fence = w.fence
-               AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
                FOR NO KEY UPDATE SKIP LOCKED) AS l
 ), clock AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
@@ -319,7 +327,7 @@ WITH want AS MATERIALIZED (
       FROM locked AS w
      CROSS JOIN clock AS c
      WHERE l.name = ANY (ARRAY[w.name])
-       AND l.expire_time > c.now
+       AND {live w c.now}
     RETURNING l.name, l.hold_count, l.expire_time - c.now AS remaining
 )
 SELECT name, true AS renewed, hold_count, remaining
@@ -334,9 +342,8 @@ SELECT w.name, false, l.hold_count,
          WHERE l.name = ANY (ARRAY[w.name])
            AND l.owner = w.owner
            AND l.fence = w.fence
-           AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
         OFFSET 0) AS l
- WHERE w.name NOT IN (SELECT name FROM renewed)
+ WHERE w.name NOT IN (SELECT name FROM locked)
 
 -- name: release
 -- $1 names[]  $2 owners[]  $3 fences[]  $4 attempts[]
@@ -377,8 +384,7 @@ WITH relaxed AS MATERIALIZED (
      WHERE l.name = ANY (ARRAY[w.name])
        AND NOT w.is_repeated
        AND w.is_expected
-       AND l.hold_count > 0
-       AND l.expire_time > c.now
+       AND {live w c.now}
     RETURNING l.name, l.hold_count, w.channel,
               l.hold_count = 0 AND l.wait_until > l.expire_time AS is_waited
 )
@@ -390,7 +396,7 @@ SELECT w.name, w.hold_count, CASE WHEN w.is_repeated THEN NULL ELSE w.found END,
   FROM locked AS w
  CROSS JOIN clock AS c
  WHERE w.is_repeated
-    OR (NOT w.is_expected AND w.hold_count > 0 AND w.expire_time > c.now)
+    OR (NOT w.is_expected AND {live w c.now})
 
 -- name: release_free
 -- Last holds of locks that nobody waits for: the usual case, cheaper. `release` goes on with what is not
@@ -454,7 +460,7 @@ UPDATE rowlock_locks AS l
                            AND l.hold_count = 1
                            AND l.expire_time > w.now
                            AND l.wait_until <= w.now
-                      ELSE l.expire_time <= w.now
+                      ELSE {free l w.now}
                            AND l.wait_until <= l.expire_time END
             THEN l.xmax = 0
                  OR EXISTS (SELECT FROM rowlock_locks AS k
@@ -479,8 +485,7 @@ UPDATE rowlock_locks AS l
    AND l.fence = $3::bigint
    AND l.attempt <> $4::uuid
    AND $5::uuid IN (l.attempt, '00000000-0000-0000-0000-000000000000')
-   AND l.hold_count > 0
-   AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+   AND {live l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint}
    AND (l.wait_until <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
         OR l.hold_count > 1
         OR $6::bigint > 0)
@@ -537,7 +542,7 @@ WITH ended AS (
      WHERE l.name = $1::bytea
        AND l.attempt <> $3::uuid
        AND ($2::bigint = 0 OR l.fence = $2::bigint)
-       AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+       AND {live l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint}
     RETURNING l.fence, l.wait_until > l.expire_time AS is_waited
 )
 SELECT fence,
@@ -627,12 +632,13 @@ SELECT (SELECT count(*) FROM reaped) AS reaped,
 -- $1 first name  $2 name behind the last  $3 free rows, too  $4 at most so many rows
 SELECT l.name, l.owner, l.note, l.fence, l.hold_count,
        c.now - l.acquire_time AS held,
-       l.expire_time - c.now  AS remaining
+       CASE WHEN l.hold_count > 0 THEN l.expire_time - c.now
+            ELSE least(l.expire_time - c.now, 0) END AS remaining
   FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
  CROSS JOIN rowlock_locks AS l
  WHERE l.name >= $1::bytea
    AND l.name < $2::bytea
-   AND ($3::boolean OR l.expire_time > c.now)
+   AND ($3::boolean OR {live l c.now})
  ORDER BY l.name
  LIMIT $4::bigint
 
@@ -651,7 +657,7 @@ WITH relaxed AS MATERIALIZED (
       FROM relaxed
      CROSS JOIN unnest((SELECT $1::bytea[])) AS w (name)
       LEFT JOIN LATERAL (
-            SELECT l.owner, l.fence, l.expire_time, l.ticket
+            SELECT l.owner, l.fence, {end l} AS expire_time, l.ticket
               FROM rowlock_locks AS l
              WHERE l.name = ANY (ARRAY[w.name])
             OFFSET 0) AS l ON true
@@ -764,18 +770,18 @@ UPDATE rowlock_waiters AS w
        since_time  = s.now,
        expire_time = s.now + $3::bigint,
        has_bell    = s.has_bell
-  FROM (SELECT c.now, l.owner, l.fence, l.expire_time,
+  FROM (SELECT c.now, l.owner, l.fence, {end l} AS expire_time,
                greatest(c.now, l.ticket + 1, a.ticket + 1) AS next,
                CASE WHEN $4::boolean
                     THEN pg_try_advisory_lock(greatest(c.now, l.ticket + 1, a.ticket + 1))
                     ELSE false END AS has_bell,
                coalesce(a.ticket,
                         CASE WHEN l.ticket > 0
-                              AND l.expire_time > c.now
+                              AND {live l c.now}
                               AND NOT pg_try_advisory_xact_lock_shared(l.ticket) THEN l.ticket END,
                         0) AS before,
                coalesce(a.has_bell, true)                     AS can_wait,
-               coalesce(a.expire_time, l.expire_time) - c.now AS remaining
+               coalesce(a.expire_time, {end l}) - c.now AS remaining
           FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
                        set_config('synchronous_commit', 'off', true)             AS mode
                 OFFSET 0) AS c
@@ -830,7 +836,8 @@ SELECT CASE WHEN current_setting('rowlock.before', true)::bigint > 0
 WITH early AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
 ), seen AS MATERIALIZED (
-    SELECT c.now, l.owner, l.fence, l.expire_time, l.wait_until, coalesce(l.ticket, 0) AS ticket
+    SELECT c.now, l.owner, l.fence, {end l} AS expire_time, l.wait_until,
+           coalesce(l.ticket, 0) AS ticket
       FROM early AS c
       LEFT JOIN rowlock_locks AS l ON l.name = $1::bytea
 ), mine AS MATERIALIZED (
@@ -859,7 +866,8 @@ WITH early AS MATERIALIZED (
        SET (owner, attempt, expire_time, fence, hold_count, acquire_time, note, ticket) = (
                SELECT $2::text,
                       $5::uuid,
-                      greatest(l.expire_time, c.now + $4::bigint),
+                      CASE WHEN c.goes_on THEN greatest(l.expire_time, c.now + $4::bigint)
+                           ELSE c.now + $4::bigint END,
                       CASE WHEN c.goes_on THEN l.fence ELSE greatest(l.fence + 1, c.now) END,
                       CASE WHEN NOT c.goes_on THEN 1
                            WHEN l.attempt = $5::uuid THEN l.hold_count
@@ -867,7 +875,7 @@ WITH early AS MATERIALIZED (
                       CASE WHEN c.goes_on THEN l.acquire_time ELSE c.now END,
                       CASE WHEN c.goes_on AND $3::text = '' THEN l.note ELSE $3::text END,
                       CASE WHEN c.goes_on THEN l.ticket ELSE $6::bigint END
-                 FROM (SELECT t.now, l.owner = $2::text AND l.expire_time > t.now AS goes_on
+                 FROM (SELECT t.now, l.owner = $2::text AND {live l t.now} AS goes_on
                          FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
                                    AS now
                                OFFSET 0) AS t
@@ -875,9 +883,8 @@ WITH early AS MATERIALIZED (
            )
      WHERE l.name = $1::bytea
        AND NOT $8::boolean
-       AND (l.owner = $2::text
-            AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-            OR l.expire_time <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+       AND (l.owner = $2::text AND {live l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint}
+            OR {free l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint}
            AND l.ticket < $6::bigint
            AND EXISTS (SELECT FROM mine)
            AND NOT EXISTS (SELECT FROM ahead))
@@ -952,7 +959,7 @@ UPDATE rowlock_locks AS l
        note         = $3::text,
        ticket       = $6::bigint
  WHERE l.name = $1::bytea
-   AND l.expire_time <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+   AND {free l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint}
    AND (SELECT q.ticket
           FROM rowlock_waiters AS q
          WHERE q.name = $1::bytea
@@ -974,7 +981,7 @@ SELECT pg_advisory_unlock($1::bigint) AS rung
             WHERE l.name = $2::bytea
               AND l.owner = $3::text
               AND l.fence = $4::bigint
-              AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+              AND {live l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint})
 
 -- name: hush
 -- Bells whose tickets are of no use any more: of an `enqueue` that failed, or is followed by another.
@@ -1069,7 +1076,7 @@ SELECT w.number,
   FROM relaxed AS c
  CROSS JOIN want AS w
   LEFT JOIN LATERAL (
-        SELECT l.owner, l.expire_time, l.ticket
+        SELECT l.owner, {end l} AS expire_time, l.ticket
           FROM rowlock_locks AS l
          WHERE l.name = ANY (ARRAY[w.name])
         OFFSET 0) AS l ON true
@@ -1088,7 +1095,7 @@ SELECT w.number,
 SELECT q.name, q.owner, q.ticket,
        c.now - q.since_time  AS waited,
        q.expire_time - c.now AS remaining,
-       CASE WHEN l.expire_time > c.now THEN l.owner END AS holder
+       CASE WHEN {live l c.now} THEN l.owner END AS holder
   FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
  CROSS JOIN rowlock_waiters AS q
   LEFT JOIN rowlock_locks AS l
@@ -1175,7 +1182,7 @@ SELECT l.name, l.owner AS holder, l.fence AS holder_fence, l.expire_time - c.now
   FROM want AS w
  CROSS JOIN clock AS c
  CROSS JOIN LATERAL (
-        SELECT l.name, l.owner, l.fence, l.expire_time
+        SELECT l.name, l.owner, l.fence, {end l} AS expire_time
           FROM rowlock_locks AS l
          WHERE l.name = ANY (ARRAY[w.name])
         OFFSET 0) AS l
@@ -1257,7 +1264,7 @@ WITH want AS MATERIALIZED (
                 THEN ('rowlock: leased: ' || l.fence::text)::bigint ELSE l.expire_time END AS expire_time
       FROM want AS w
      CROSS JOIN LATERAL (
-            SELECT l.owner, l.fence, l.expire_time
+            SELECT l.owner, l.fence, {end l} AS expire_time
               FROM rowlock_locks AS l
              WHERE l.name = ANY (ARRAY[w.name])
                AND $4::boolean
@@ -1266,7 +1273,7 @@ WITH want AS MATERIALIZED (
     SELECT w.name, w.owner, w.attempt, l.owner AS holder, l.fence, l.expire_time
       FROM want AS w
      CROSS JOIN LATERAL (
-            SELECT l.owner, l.fence, l.expire_time
+            SELECT l.owner, l.fence, {end l} AS expire_time
               FROM rowlock_locks AS l
              WHERE l.name = ANY (ARRAY[w.name])
                AND NOT $4::boolean
@@ -1329,7 +1336,7 @@ SELECT l.name, pg_catalog.convert_to(l.owner, 'UTF8') AS holder, l.fence AS hold
        - (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000.0)::bigint AS remaining
   FROM pg_catalog.unnest($1::bytea[]) AS w (name)
  CROSS JOIN LATERAL (
-        SELECT l.name, l.owner, l.fence, l.expire_time
+        SELECT l.name, l.owner, l.fence, {end l} AS expire_time
           FROM rowlock_locks AS l
          WHERE l.name = ANY (ARRAY[w.name])
         OFFSET 0) AS l
@@ -1341,7 +1348,7 @@ SELECT l.name, pg_catalog.convert_to(l.owner, 'UTF8') AS holder, l.fence AS hold
 -- transaction keeps a snapshot, a row that was changed since fails as a serialization failure here,
 -- and one that is older there than the tenure, or not there, says that the snapshot is too old.
 WITH locked AS MATERIALIZED (
-    SELECT l.expire_time
+    SELECT {end l} AS expire_time
       FROM rowlock_locks AS l
      WHERE l.name = $1::bytea
        AND l.owner = pg_catalog.convert_from($2::bytea, 'UTF8')
@@ -1357,7 +1364,7 @@ SELECT c.expire_time IS NOT NULL   AS is_locked,
        l.fence = $3::bigint
        AND l.owner = pg_catalog.convert_from($2::bytea, 'UTF8')
                                    AS is_seen,
-       l.expire_time > c.now       AS is_seen_live,
+       {live l c.now}              AS is_seen_live,
        coalesce(l.fence, 0)        AS seen_fence,
        pg_catalog.current_setting('transaction_isolation')
        IN ('repeatable read', 'serializable') AS has_snapshot

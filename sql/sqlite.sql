@@ -7,7 +7,11 @@
 -- first asks for it, which is after SQLite has given the write lock; all later uses in the same
 -- statement or transaction see the same moment. So two columns are never decided by two times.
 --
--- A lock is a row whose expire_time is later than rowlock_now().
+-- A lease lives while it has holds and its time has not passed: a clock that was set back brings none back.
+-- fragment: live = (ROW.hold_count > 0 AND ROW.expire_time > NOW)
+-- fragment: free = (ROW.hold_count = 0 OR ROW.expire_time <= NOW)
+-- When the last lease ends or ended; 0: it was given back.
+-- fragment: end = (CASE WHEN ROW.hold_count > 0 THEN ROW.expire_time ELSE 0 END)
 
 -- A waiter is a row of rowlock_waiters whose expire_time is later than rowlock_now(), and whose ticket
 -- is above the one that the lock was last taken by. wait_until of a lock is not earlier than the end of
@@ -25,7 +29,7 @@ SELECT l.owner,
   FROM rowlock_locks AS l
  WHERE l.name = ?1
    AND l.owner <> ?2
-   AND l.expire_time > rowlock_now()
+   AND {live l rowlock_now()}
  UNION ALL
 SELECT *
   FROM (SELECT '', 0, w.expire_time - rowlock_now(), 1
@@ -35,7 +39,7 @@ SELECT *
          WHERE w.name = ?1
            AND w.ticket < ?3
            AND w.expire_time > rowlock_now()
-           AND (l.name IS NULL OR (l.expire_time <= rowlock_now() AND w.ticket > l.ticket))
+           AND (l.name IS NULL OR ({free l rowlock_now()} AND w.ticket > l.ticket))
          ORDER BY w.ticket
          LIMIT 1);
 
@@ -56,19 +60,20 @@ VALUES (?1, ?2, rowlock_now(), 1, ?3, rowlock_now(), rowlock_now() + ?4, ?5, ?6,
              ELSE 0 END)
     ON CONFLICT (name) DO UPDATE
    SET owner        = excluded.owner,
-       fence        = CASE WHEN l.expire_time > rowlock_now() THEN l.fence
+       fence        = CASE WHEN {live l rowlock_now()} THEN l.fence
                            ELSE max(l.fence + 1, rowlock_now()) END,
-       hold_count   = CASE WHEN l.expire_time <= rowlock_now() THEN 1
+       hold_count   = CASE WHEN {free l rowlock_now()} THEN 1
                            WHEN l.attempt = excluded.attempt THEN l.hold_count
                            ELSE l.hold_count + 1 END,
        attempt      = excluded.attempt,
-       acquire_time = CASE WHEN l.expire_time > rowlock_now() THEN l.acquire_time
+       acquire_time = CASE WHEN {live l rowlock_now()} THEN l.acquire_time
                            ELSE rowlock_now() END,
-       expire_time  = max(l.expire_time, excluded.expire_time),
-       note         = CASE WHEN l.expire_time > rowlock_now() AND excluded.note = '' THEN l.note
+       expire_time  = CASE WHEN {live l rowlock_now()} THEN max(l.expire_time, excluded.expire_time)
+                           ELSE excluded.expire_time END,
+       note         = CASE WHEN {live l rowlock_now()} AND excluded.note = '' THEN l.note
                            ELSE excluded.note END,
        ticket       = max(l.ticket, excluded.ticket)
- WHERE CASE WHEN l.expire_time > rowlock_now() THEN l.owner = excluded.owner
+ WHERE CASE WHEN {live l rowlock_now()} THEN l.owner = excluded.owner
             WHEN l.wait_until <= rowlock_now() THEN 1
             ELSE NOT EXISTS (SELECT 1
                                FROM rowlock_waiters AS w
@@ -86,7 +91,7 @@ UPDATE rowlock_locks
  WHERE name = ?1
    AND owner = ?2
    AND fence = ?3
-   AND expire_time > rowlock_now()
+   AND {live rowlock_locks rowlock_now()}
 RETURNING hold_count, fence, expire_time - rowlock_now() AS remaining;
 
 -- One hold less. A repeated call, known by its attempt, changes nothing; nor does one that expects
@@ -102,7 +107,7 @@ UPDATE rowlock_locks
    AND owner = ?2
    AND fence = ?3
    AND (attempt = ?4
-        OR (expire_time > rowlock_now() AND hold_count > 0
+        OR ({live rowlock_locks rowlock_now()}
             AND (?5 IS NULL OR attempt = ?5)))
 RETURNING hold_count, fence, expire_time - rowlock_now() AS remaining;
 
@@ -114,8 +119,7 @@ SELECT attempt
  WHERE name = ?1
    AND owner = ?2
    AND fence = ?3
-   AND expire_time > rowlock_now()
-   AND hold_count > 0;
+   AND {live rowlock_locks rowlock_now()};
 
 -- Ends a live lock, whoever holds it. The risen fence refuses the old holder.
 -- No row: nobody holds it.
@@ -127,7 +131,7 @@ UPDATE rowlock_locks
        hold_count  = 0,
        attempt     = ?3
  WHERE name = ?1
-   AND (attempt = ?3 OR (expire_time > rowlock_now() AND (?2 = 0 OR fence = ?2)))
+   AND (attempt = ?3 OR ({live rowlock_locks rowlock_now()} AND (?2 = 0 OR fence = ?2)))
 RETURNING hold_count, fence, expire_time - rowlock_now() AS remaining;
 
 -- The next rows in byte order, and whether they have been free for long. A fence near the clock or
@@ -186,11 +190,12 @@ SELECT name,
        fence,
        hold_count,
        rowlock_now() - acquire_time AS held,
-       expire_time - rowlock_now()  AS remaining
+       CASE WHEN hold_count > 0 THEN expire_time - rowlock_now()
+            ELSE min(expire_time - rowlock_now(), 0) END AS remaining
   FROM rowlock_locks
  WHERE name >= ?1
    AND name < ?2
-   AND (?3 OR expire_time > rowlock_now())
+   AND (?3 OR {live rowlock_locks rowlock_now()})
  ORDER BY name
  LIMIT ?4;
 
@@ -287,7 +292,7 @@ SELECT owner,
        expire_time - ?2 AS remaining
   FROM rowlock_locks
  WHERE name = ?1
-   AND expire_time > ?2;
+   AND {live rowlock_locks ?2};
 
 -- A new tenure, which lasts as long as the transaction: as a lease it has ended already. A new row is
 -- marked as waited for, if it is.
@@ -306,7 +311,7 @@ VALUES (?1, ?2, ?4, 0, ?3, ?4, ?4, (SELECT coalesce(max(w.expire_time), 0)
        acquire_time = excluded.acquire_time,
        expire_time  = excluded.expire_time,
        note         = ''
- WHERE l.expire_time <= excluded.expire_time
+ WHERE {free l ?4}
 RETURNING fence;
 
 -- A row: this tenure is alive.
@@ -317,7 +322,7 @@ SELECT 1
  WHERE name = ?1
    AND owner = ?2
    AND fence = ?3
-   AND expire_time > ?4;
+   AND {live rowlock_locks ?4};
 
 -- Around the writes, so that all of them can be undone and nothing else.
 -- name: tx_savepoint
@@ -404,7 +409,7 @@ SELECT EXISTS (SELECT 1
                   AND w.expire_time > rowlock_now()) AS is_there,
        l.owner,
        l.fence,
-       l.expire_time - rowlock_now() AS remaining,
+       {end l} - rowlock_now()       AS remaining,
        l.owner = ?3                  AS is_own,
        l.attempt = ?4                AS is_attempt,
        (SELECT count(*)
@@ -446,7 +451,7 @@ SELECT w.name,
        w.owner,
        rowlock_now() - w.since_time  AS waited,
        w.expire_time - rowlock_now() AS remaining,
-       CASE WHEN l.expire_time > rowlock_now() THEN l.owner END AS holder
+       CASE WHEN {live l rowlock_now()} THEN l.owner END AS holder
   FROM rowlock_waiters AS w
   LEFT JOIN rowlock_locks AS l
     ON l.name = w.name

@@ -15,6 +15,8 @@
  *    renew and release. Strict exceptions are said at the slot.
  *  - All decisions about time are made by the database's clock in the statement that holds the
  * row's lock. No wall-clock time crosses this table: only durations do.
+ *  - A lease is live while hold_count > 0 AND expire_time > now, a row is free otherwise: a clock
+ * that is set back brings nothing back that was given up.
  *  - Return within timeout_ms, give or take scheduling, whatever the server or the network does.
  *
  * Return values of the slots that talk to the database:
@@ -158,7 +160,7 @@ struct rowlock_driver {
     void (*close)(void *conn);
 
     /* MUST. For each op, under the row's lock, `now` being the database's clock:
-     *   row absent or expire_time <= now: a new tenure. fence = max(row's fence + 1, now in us),
+     *   row absent or free: a new tenure. fence = max(row's fence + 1, now in us),
      *       hold_count 1, acquire_time now.
      *   live, owner equal: same fence; hold_count + 1, or unchanged if the row's attempt is the
      *       op's (a repeated call).
@@ -182,14 +184,14 @@ struct rowlock_driver {
     int (*acquire)(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
                    rowlock_error *err);
 
-    /* MUST. Where name, owner and fence match and expire_time > now: expire_time becomes the later
+    /* MUST. Where name, owner and fence match and it is live: expire_time becomes the later
      * of itself and now + ttl_us; OK with hold_count and remaining_us. Where they match but the row
      * is locked by a transaction at this moment: BUSY (not waited for, not lost). Else LOST.
      * Durable. */
     int (*renew)(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err);
 
     /* MUST. Where name, owner and fence match: if the row's attempt is the op's, a repeated call:
-     * OK with the count as it is. Else if expire_time > now and hold_count > 0: if `seen` is
+     * OK with the count as it is. Else if it is live: if `seen` is
      * neither zero nor the row's attempt: BUSY with the row's attempt in `seen`, nothing done. (A
      * request that was held up on its way and arrives after its own repetition finds the row
      * changed by others since, and must not count twice.) Otherwise one hold less; at zero
@@ -248,7 +250,7 @@ struct rowlock_driver {
     int (*locate)(void *conn, char *out, size_t size, uint32_t timeout_ms, rowlock_error *err);
 
     /* Locks the rows of all ops, or none, FOR UPDATE, in order, and raises their fences: under the
-     * locks, `now` being the database's clock, if each expire_time <= now: fence = max(fence + 1,
+     * locks, `now` being the database's clock, if each is free: fence = max(fence + 1,
      * now), owner and attempt the op's, hold_count 0, acquire_time and expire_time now, note empty;
      * OK with fence. Else nothing is written, and the ops are answered BUSY, those of live leases
      * with holder, holder_fence and remaining_us, others with an empty holder and 0. An op whose

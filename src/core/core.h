@@ -374,7 +374,9 @@ int rlk_lost(rowlock_error *err);
 typedef int (*rlk_let_go_fn)(rowlock_client *client, rowlock_lock *lock, rowlock_error *err);
 int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err);
 
-/* The local deadline of a lease: counted from before the request, less a margin. */
+/* The local deadline of a lease: counted from before the request, less a margin. No more than the
+ * ttl that the request asked for, whatever is left by the database's clock, which may have been set
+ * back. */
 int64_t rlk_deadline(const rlk_sent *sent, int64_t remaining_us, int64_t ttl_us);
 
 /* The database has renewed it. Under the mutex: 0 if the lease that was known before has ended

@@ -26,9 +26,7 @@ static int64_t margin(int64_t ttl_us)
 
 int64_t rlk_deadline(const rlk_sent *sent, int64_t remaining_us, int64_t ttl_us)
 {
-    if (remaining_us > ROWLOCK_TTL_MAX_MS * 1000) /* whatever a driver says */
-        remaining_us = ROWLOCK_TTL_MAX_MS * 1000;
-    return sent->at_us + remaining_us - margin(remaining_us > ttl_us ? remaining_us : ttl_us);
+    return sent->at_us + (remaining_us < ttl_us ? remaining_us : ttl_us) - margin(ttl_us);
 }
 
 void rlk_op_of(rowlock_op *op, rowlock_client *client, const rlk_tenure *tenure)

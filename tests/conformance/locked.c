@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Rows that somebody's open transaction keeps locked. */
+#include <pthread.h>
+
 #include "conformance.h"
 
 /* A transaction that has locked the row "lock". */
@@ -10,6 +12,57 @@ static void *lock_row(struct fixture *f)
     sql_in(f, session, "BEGIN");
     sql_in(f, session, "SELECT fence FROM rowlock_locks WHERE name = 'lock' FOR UPDATE");
     return session;
+}
+
+/* A renewal that is not committed yet keeps the row, whose committed lease has ended. */
+static void *renewing(struct fixture *f, rowlock_op *held)
+{
+    *held = grant_for(f, "lock", "ann", BRIEF_MS * 1000);
+    void *session = sql_begin(f);
+    sql_in(f, session, "BEGIN");
+    sql_in(f, session,
+           "UPDATE rowlock_locks SET expire_time = expire_time + 600000000 WHERE name = 'lock'");
+    sleep_us(2 * BRIEF_MS * 1000);
+    return session;
+}
+
+struct commit {
+    const struct backend_kind *kind;
+    void *session;
+};
+
+static void *commit_soon(void *arg)
+{
+    struct commit *c = arg;
+    sleep_us(100000);
+    c->kind->sql_run(c->session, "COMMIT", NULL, 0);
+    return NULL;
+}
+
+static void test_release_beside_a_renewal_is_not_lost(void **state)
+{
+    struct fixture *f = *state;
+    rowlock_op held;
+    struct commit commit = {.kind = f->backend->kind, .session = renewing(f, &held)};
+    rowlock_op op = op_of(&held);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, commit_soon, &commit), 0);
+    int status = f->driver->release(f->conn, &op, 1, CALL_MS, &f->err);
+    pthread_join(thread, NULL);
+    sql_end(f, commit.session);
+    if (status == ROWLOCK_OK)
+        expect_ok(op.status, NULL);
+}
+
+static void test_renew_beside_a_renewal_is_not_lost(void **state)
+{
+    struct fixture *f = *state;
+    rowlock_op held;
+    void *session = renewing(f, &held);
+    rowlock_op op = op_of(&held);
+    int status = try_renew(f, f->conn, &op);
+    sql_end(f, session);
+    expect_status(ROWLOCK_BUSY, status, NULL);
 }
 
 static void test_acquire_of_a_locked_free_row_is_busy_in_time(void **state)
@@ -262,6 +315,9 @@ static void test_force_release_of_a_locked_row_says_so_and_can_be_repeated(void 
 }
 
 static const struct test_case cases[] = {
+    CASE_IF(test_release_beside_a_renewal_is_not_lost, BACKEND_SQL | BACKEND_ROW_LOCKS),
+    CASE_IF(test_renew_beside_a_renewal_is_not_lost,
+            BACKEND_SQL | BACKEND_ROW_LOCKS | BACKEND_GIVES_BACK),
     CASE_IF(test_acquire_of_a_locked_free_row_is_busy_in_time, BACKEND_SQL | BACKEND_ROW_LOCKS),
     CASE_IF(test_acquire_of_a_locked_row_goes_on_when_it_is_let_go,
             BACKEND_SQL | BACKEND_ROW_LOCKS),

@@ -395,11 +395,39 @@ static void test_a_lost_lock_leaves_no_hold_behind(void **state)
     rowlock_close(&client);
 }
 
+/* The database's clock was set back by an hour: its leases end an hour later than they should. */
+static void step_back(const char *name)
+{
+    fake_find(name)->expire_time += INT64_C(3600000) * MS;
+}
+
+static void test_a_step_of_the_clock_lengthens_no_lease(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *outer = hold(client, "a", 1000, NULL), *inner, *adopted = NULL;
+
+    (void)state;
+    step_back("a");
+    assert_int_equal(rowlock_remaining(outer), 900);
+    fake_clock_advance_us(500 * MS);
+    assert_status(OK, rowlock_renew(outer, 0, NULL));
+    assert_int_equal(rowlock_remaining(outer), 900);
+    inner = hold(client, "a", 1200, NULL);
+    assert_int_equal(rowlock_remaining(inner), 1080);
+    rowlock_release(&inner, NULL);
+    assert_status(OK, rowlock_adopt(&adopted, client, "a", rowlock_fence(outer), NULL, NULL));
+    assert_true(rowlock_remaining(adopted) <= 30000);
+    rowlock_release(&adopted, NULL);
+    rowlock_release(&outer, NULL);
+    rowlock_close(&client);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_a_lost_lock_leaves_no_hold_behind, fresh),
         cmocka_unit_test_setup(test_deadline_counts_from_before_the_request, fresh),
+        cmocka_unit_test_setup(test_a_step_of_the_clock_lengthens_no_lease, fresh),
         cmocka_unit_test_setup(test_slow_way_there_shortens_the_local_lease_too, fresh),
         cmocka_unit_test_setup(test_late_grant_is_no_grant_and_is_given_back, fresh),
         cmocka_unit_test_setup(test_renew_extends_from_before_its_request, fresh),

@@ -49,6 +49,8 @@ expect_stop("in.sql: unknown statement 'only_there'" "${good}-- name: only_there
 expect_stop("in.sql: statement 'take' is empty" "-- name: take\n-- hm\n\n-- name: give\nSELECT 2;\n"
             ${pair})
 expect_stop("in.sql: statement 'give' is empty" "-- name: take\nSELECT 1;\n-- name: give\n" ${pair})
+expect_stop("in.sql: unknown fragment 'dead'" "-- fragment: live = ROW.a > NOW\n${good}AND {dead l now()}\n"
+            ${pair})
 expect_stop("0003_more.up.sql: expected number 2" "${good}" ${pair} 0003_more.up 0003_more.down)
 expect_stop("0001_again.up.sql: expected number|0001_locks.up.sql: expected number" "${good}" ${pair}
             0001_again.up 0001_again.down)
@@ -69,6 +71,7 @@ endif()
 
 # Odd characters: compile what comes out and compare it with what went in.
 make_case([==[
+-- fragment: live = (ROW.a > NOW)
 -- name: take
 SELECT "a;b", [x], '\', "\n" ;; -- ${WORK} @CC@ $ENV{HOME}
   -- left out
@@ -76,6 +79,7 @@ SELECT "a;b", [x], '\', "\n" ;; -- ${WORK} @CC@ $ENV{HOME}
 
 -- name: give
 SELECT [;
+WHERE {live l now()} OR NOT {live k c.now};
 ]==] 0001_a.up 0001_a.down 0002_b.up 0002_b.down)
 embed(plain)
 file(WRITE "${WORK}/main.c" [==[
@@ -87,7 +91,8 @@ int main(void)
              strcmp(migrations[1].name, "b") == 0 &&
              strcmp(migrations[0].up, "SELECT '0001_a.up';\n") == 0 &&
              strcmp(migrations[1].down, "SELECT '0002_b.down';\n") == 0 &&
-             strcmp(sql_text[SQL_GIVE], "SELECT [;\n") == 0 &&
+             strcmp(sql_text[SQL_GIVE],
+                    "SELECT [;\nWHERE (l.a > now()) OR NOT (k.a > c.now);\n") == 0 &&
              strcmp(sql_text[SQL_TAKE],
                     "SELECT \"a;b\", [x], '\\', \"\\n\" ;; -- ${WORK} @CC@ $ENV{HOME}\n"
                     "  FROM t WHERE [a = ']' AND c = '%s' AND \"\xc3\xa9\" # 1;\n") == 0);
