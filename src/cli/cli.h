@@ -128,23 +128,33 @@ int64_t cli_now_ms(void);
 /* A duration for people, at most two units: "1h05m", "12.3s", "850ms". */
 void cli_duration_text(char out[32], int64_t ms);
 
-/* ---- databases (db.c) ------------------------------------------------------------------------ */
+/* ---- databases (db.c, db_name.c) ------------------------------------------------------------- */
+
+#define CLI_LOCAL "local" /* as an address: the file of this user on this host */
+
+enum { CLI_DB_NAME_SIZE = 400 };
 
 typedef struct cli_db {
-    const char
-        *address; /* --db; after cli_db_open() also from ROWLOCK_DB; NULL: the default file */
+    const char *address; /* --db; once it was opened also from ROWLOCK_DB, or CLI_LOCAL */
+    int is_local;        /* --local */
     const char *prefix, *schema;
+    char name[CLI_DB_NAME_SIZE]; /* once it was opened: see cli_db_name() */
 } cli_db;
 
-#define CLI_DB_OPTIONS(db)                                                         \
-    {'d', "db", CLI_SECRET, &(db).address}, {0, "prefix", CLI_TEXT, &(db).prefix}, \
-    {                                                                              \
-        0, "schema", CLI_TEXT, &(db).schema                                        \
+#define CLI_DB_OPTIONS(db)                                                          \
+    {'d', "db", CLI_SECRET, &(db).address}, {0, "local", CLI_FLAG, &(db).is_local}, \
+        {0, "prefix", CLI_TEXT, &(db).prefix},                                      \
+    {                                                                               \
+        0, "schema", CLI_TEXT, &(db).schema                                         \
     }
 
-/* Opens a client on db's address, ROWLOCK_DB or the default file, whose tables are created. The
- * caller sets what it needs in `options`. CLI_GO_ON or an exit status. */
+/* Opens a client on db's address or ROWLOCK_DB; the tables of the local file are created. The
+ * caller sets what it needs in `options`. CLI_GO_ON or an exit status: CLI_USAGE without an
+ * address. */
 int cli_db_open(rowlock_client **out, cli_db *db, rowlock_options *options);
+
+/* Has the local file been asked for, by --local or the address "local"? Once it was opened. */
+int cli_db_is_local(const cli_db *db);
 
 /* The same to look at whatever is there: makes no tables, no file and no folder. CLI_GO_ON with
  * *out NULL: it cannot be opened, which *err tells. */
@@ -155,6 +165,10 @@ int cli_db_driver(const rowlock_driver **out, cli_db *db, const char *dialect);
 
 /* The same, but the dialect's name, also if its driver is not built. */
 int cli_db_dialect(const char **out, cli_db *db, const char *dialect);
+
+/* What people may see of an address (db_name.c): a file's path; a server's kind, host, port and
+ * database, or only its kind where these cannot be told from a password for certain. */
+void cli_db_name(char out[CLI_DB_NAME_SIZE], const char *address, int is_file);
 
 /* The driver itself (driver_linked.c or driver_loaded.c): "postgresql", "mysql" or "sqlite".
  * CLI_GO_ON, or the exit status if this command has none, or cannot load it. */

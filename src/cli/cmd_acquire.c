@@ -132,6 +132,7 @@ const cli_command cli_acquire = {
             "use 'rowlock run' instead.\n"
             "\n"
             "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
+            "      --local          a file for this user on this host alone\n"
             "  -t, --ttl DURATION   the lease (30s)\n"
             "  -n, --nonblock       give up at once if somebody else holds it\n"
             "  -w, --wait DURATION  give up after so long; default: wait for ever\n"

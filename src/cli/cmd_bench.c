@@ -196,6 +196,7 @@ const cli_command cli_bench = {
             "  re-entry   acquire and release once more what one holds\n"
             "\n"
             "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
+            "      --local          a file for this user on this host alone\n"
             "      --time DURATION  about so long altogether, 1s to 10m (10s)\n"
             "      --json           an array of objects\n"
             "      --prefix PREFIX  of the tables' names (rowlock_)\n"

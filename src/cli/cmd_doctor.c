@@ -174,6 +174,22 @@ static void sum_up(const report *r)
                     warnings == 1 ? "warning" : "warnings", r->counts[ROWLOCK_GRADE_GOOD]);
 }
 
+/* First of all which database it is: a sound one that nobody else uses excludes nobody. */
+static void show_database(report *r, const cli_db *db)
+{
+    rowlock_finding finding = {.size = sizeof(finding),
+                               .grade = ROWLOCK_GRADE_GOOD,
+                               .subject = "database",
+                               .message = db->name};
+    char local[CLI_DB_NAME_SIZE + 80];
+
+    if (cli_db_is_local(db)) {
+        snprintf(local, sizeof(local), "%s, for this user on this host alone", db->name);
+        finding.message = local;
+    }
+    show(&finding, r);
+}
+
 static int examine(cli_db *db, int json)
 {
     rowlock_options options = ROWLOCK_OPTIONS_INIT;
@@ -181,15 +197,16 @@ static int examine(cli_db *db, int json)
     rowlock_error err = {0};
     cli_writer writer = {.out = stdout};
     report r = {.json = json ? &writer : NULL, .width = cli_width(), .colours = cli_colours()};
-    const char *dialect = "sqlite";
+    const char *dialect = NULL;
     int result;
 
     options.call_timeout_ms = CALL_TIMEOUT_MS;
     result = cli_db_look(&client, db, &options, &err);
-    if (result == CLI_GO_ON && db->address)
+    if (result == CLI_GO_ON)
         result = cli_db_dialect(&dialect, db, NULL);
     if (result != CLI_GO_ON)
         return result;
+    show_database(&r, db);
     if (!client || rowlock_diagnose(client, show, &r, &err) != ROWLOCK_OK)
         show_failure(&r, &err, strcmp(dialect, "sqlite") == 0);
     rowlock_close(&client);
@@ -225,6 +242,7 @@ const cli_command cli_doctor = {
             "what to do. Changes nothing.\n"
             "\n"
             "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
+            "      --local          a file for this user on this host alone\n"
             "      --json           an array of objects: grade, subject, message, remedy\n"
             "      --prefix PREFIX  of the tables' names (rowlock_)\n"
             "      --schema SCHEMA  where the tables are\n"

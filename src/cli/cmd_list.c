@@ -8,12 +8,13 @@ typedef struct list {
     int json, csv, all;
 } list;
 
-static int print_table(const cli_view *v)
+static int print_table(const cli_view *v, const char *database)
 {
     if (v->lock_count == 0) {
-        cli_message("no locks are held");
+        cli_message("no locks are held in %s", database);
         return CLI_OK;
     }
+    cli_message("locks in %s", database);
     if (cli_locks_table(v, stdout, cli_width(), cli_colours()) != 0)
         return cli_out_of_memory();
     return CLI_OK;
@@ -47,7 +48,7 @@ static int show(list *l)
     rowlock_close(&client);
     if (result == CLI_GO_ON) {
         cli_view_sort(&view, CLI_BY_TIME);
-        result = l->json || l->csv ? print_records(&view, l->csv) : print_table(&view);
+        result = l->json || l->csv ? print_records(&view, l->csv) : print_table(&view, l->db.name);
     }
     cli_view_end(&view);
     return result;
@@ -76,9 +77,11 @@ const cli_command cli_list = {
     .summary = "show which locks are held, by whom, and for how long",
     .help = "usage: rowlock list [OPTION...]\n"
             "\n"
-            "Shows the locks that are held; the one with the least time left comes first.\n"
+            "Shows the locks that are held; the one with the least time left comes first. The\n"
+            "database is named on stderr.\n"
             "\n"
             "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
+            "      --local          a file for this user on this host alone\n"
             "  -a, --all            free locks that are still in the table, too\n"
             "      --json           an array of objects: name, owner, host, pid, fence,\n"
             "                       held_ms, left_ms, count, waiters, note\n"

@@ -164,6 +164,7 @@ const cli_command cli_metrics = {
             "lock.\n"
             "\n"
             "  -d, --db ADDRESS        the database (see 'rowlock --help'); $ROWLOCK_DB\n"
+            "      --local             a file for this user on this host alone\n"
             "      --label NAME=VALUE  on all of them, to tell several databases apart\n"
             "      --prefix PREFIX     of the tables' names (rowlock_)\n"
             "      --schema SCHEMA     where the tables are\n"

@@ -21,7 +21,7 @@ static int open_any(rowlock_client **client, versions *v, migrate *m)
     result = cli_db_open(client, &m->db, &options);
     if (result != CLI_GO_ON)
         return result;
-    result = cli_db_driver(&driver, &m->db, m->db.address ? NULL : "sqlite");
+    result = cli_db_driver(&driver, &m->db, NULL);
     if (result == CLI_GO_ON) {
         v->latest = rowlock_migration_count(driver);
         if (rowlock_schema_version(&v->now, *client, &err) != ROWLOCK_OK)
@@ -150,6 +150,7 @@ const cli_command cli_migrate = {
             "  print    prints the SQL for another tool; needs no database\n"
             "\n"
             "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
+            "      --local          a file for this user on this host alone\n"
             "      --to VERSION     for up and down\n"
             "      --prefix PREFIX  of the tables' names (rowlock_)\n"
             "      --schema SCHEMA  where the tables are\n"

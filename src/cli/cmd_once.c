@@ -61,6 +61,7 @@ const cli_command cli_once = {
             "runs it for the period which that call is in.\n"
             "\n"
             "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
+            "      --local          a file for this user on this host alone\n"
             "      --every PERIOD   100ms to 31d; all calls with one NAME give the same\n"
             "      --retry          a command that fails does not use its period up\n"
             "  -E, --conflict-exit-code N  status when there was nothing to do, instead of 0\n"

@@ -61,6 +61,7 @@ const cli_command cli_reap = {
             "new one.\n"
             "\n"
             "  -d, --db ADDRESS          the database (see 'rowlock --help'); $ROWLOCK_DB\n"
+            "      --local               a file for this user on this host alone\n"
             "      --retention DURATION  free for longer than this, at least 1s (7d)\n"
             "      --limit N             at most so many rows; default: all\n"
             "      --prefix PREFIX       of the tables' names (rowlock_)\n"

@@ -68,6 +68,7 @@ const cli_command cli_run = {
             "the lock. If it is lost COMMAND is ended before the lease: TERM, then KILL.\n"
             "\n"
             "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
+            "      --local          a file for this user on this host alone\n"
             "  -t, --ttl DURATION   the lease: how long the lock outlives a crash (30s)\n"
             "  -n, --nonblock       give up at once if somebody else holds it\n"
             "  -w, --wait DURATION  give up after so long; default: wait for ever\n"

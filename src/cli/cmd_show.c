@@ -60,11 +60,12 @@ static size_t count_waiters(const cli_view *v, const char *name)
     return n;
 }
 
-static int print_page(const cli_view *v, const char *name)
+static int print_page(const cli_view *v, const char *name, const char *database)
 {
     const cli_lock *lock = v->lock_count > 0 ? &v->locks[0] : NULL;
     size_t waiters;
 
+    printf("%-9s %s\n", "database", database);
     print_text("name", name, strlen(name));
     if (lock && lock->left_ms > 0)
         print_held(lock);
@@ -112,7 +113,7 @@ static int show(cli_db *db, const char *name, int json)
     result = cli_view_read(&view, client, name, CLI_VIEW_FREE);
     rowlock_close(&client);
     if (result == CLI_GO_ON) {
-        int failed = json ? print_json(&view, name) : print_page(&view, name);
+        int failed = json ? print_json(&view, name) : print_page(&view, name, db->name);
 
         result = failed ? cli_out_of_memory() : CLI_OK;
     }
@@ -141,9 +142,11 @@ const cli_command cli_show = {
     .summary = "show everything about one lock, its holder and its queue",
     .help = "usage: rowlock show [OPTION...] NAME\n"
             "\n"
-            "Shows who holds the lock NAME, or who was the last to, and who waits for it.\n"
+            "Shows the database, who holds the lock NAME, or who was the last to, and who\n"
+            "waits for it.\n"
             "\n"
             "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
+            "      --local          a file for this user on this host alone\n"
             "      --json           an object: that of 'rowlock list', held, and as queue\n"
             "                       those of 'rowlock waiters'. If there is no such row:\n"
             "                       name, held and queue\n"

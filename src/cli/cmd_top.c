@@ -241,6 +241,7 @@ const cli_command cli_top = {
             "waiters' do, again and again; q quits.\n"
             "\n"
             "  -d, --db ADDRESS         the database (see 'rowlock --help'); $ROWLOCK_DB\n"
+            "      --local              a file for this user on this host alone\n"
             "  -i, --interval DURATION  look so often, 100ms to 1h (2s)\n"
             "      --prefix PREFIX      of the tables' names (rowlock_)\n"
             "      --schema SCHEMA      where the tables are\n"

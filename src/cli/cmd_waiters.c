@@ -66,6 +66,7 @@ const cli_command cli_waiters = {
             "one for each lock is seen.\n"
             "\n"
             "  -d, --db ADDRESS     the database (see 'rowlock --help'); default: $ROWLOCK_DB\n"
+            "      --local          a file for this user on this host alone\n"
             "      --json           an array of objects: name, place, owner, ticket,\n"
             "                       waited_ms, holder, blocked_by (owner, holds), deadlock\n"
             "      --prefix PREFIX  of the tables' names (rowlock_)\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which database: the address, its driver, and the file that is used if there is no address. */
+ * Which database: the address, its driver, and the local file. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -61,15 +61,29 @@ static int scheme_of(const struct scheme **out, const char *address)
     return CLI_GO_ON;
 }
 
-/* ROWLOCK_DB counts even when it is empty: that is what a command gets that `rowlock run` withheld
- * the address from, and it must not go on with another database than the run around it. */
-static int from_environment(cli_db *db)
+int cli_db_is_local(const cli_db *db)
 {
+    return db->address && strcmp(db->address, CLI_LOCAL) == 0;
+}
+
+/* --db, --local or ROWLOCK_DB. There is no default: a lock in a file of this host, taken because
+ * the address was forgotten, would exclude nobody on the other hosts. ROWLOCK_DB counts even when
+ * it is empty: that is what a command gets that `rowlock run` withheld the address from, and it
+ * must not go on with another database than the run around it. */
+static int choose_address(cli_db *db)
+{
+    if (db->is_local && db->address && !cli_db_is_local(db))
+        return cli_usage("--local and --db exclude each other");
+    if (db->address && !*db->address)
+        return cli_usage("--db is empty");
+    if (db->is_local)
+        db->address = CLI_LOCAL;
     if (!db->address)
         db->address = getenv("ROWLOCK_DB");
-    else if (!*db->address)
-        return cli_usage("--db is empty");
-    if (db->address && !*db->address)
+    if (!db->address)
+        return cli_usage("no database given: set ROWLOCK_DB or give --db; for locks among the "
+                         "processes of this user on this host alone give --local");
+    if (!*db->address)
         return cli_usage("ROWLOCK_DB is empty (rowlock run passes it on with --pass-db only); set "
                          "it or give --db");
     return CLI_GO_ON;
@@ -92,7 +106,7 @@ static int make_folders(char *path)
     return CLI_GO_ON;
 }
 
-static int name_default_file(char path[PATH_MAX])
+static int name_local_file(char path[PATH_MAX])
 {
     const char *state = getenv("XDG_STATE_HOME");
     const char *home = getenv("HOME");
@@ -103,14 +117,14 @@ static int name_default_file(char path[PATH_MAX])
     else if (home && home[0] == '/')
         n = snprintf(path, PATH_MAX, "%s/.local/state/rowlock/locks.db", home);
     else
-        return cli_usage("no database given and HOME is not set; give --db or ROWLOCK_DB");
+        return cli_usage("there is no local file as HOME is not set; give --db or ROWLOCK_DB");
     if (n >= PATH_MAX)
-        return cli_usage("the path of the default file is too long; give --db or ROWLOCK_DB");
+        return cli_usage("the path of the local file is too long; give --db or ROWLOCK_DB");
     return CLI_GO_ON;
 }
 
 /* An address, its driver and what the options say, before anything is opened. `path` is room for
- * that of the default file. */
+ * that of the local file. */
 typedef struct target {
     const char *address;
     const rowlock_driver *driver;
@@ -119,19 +133,21 @@ typedef struct target {
 
 static int find_target(target *out, char path[PATH_MAX], cli_db *db, rowlock_options *options)
 {
-    const struct scheme *scheme = &schemes[SQLITE];
-    int result = from_environment(db);
+    const struct scheme *scheme = NULL;
+    int result = choose_address(db);
 
-    out->address = db->address;
-    if (result == CLI_GO_ON && db->address)
+    if (result == CLI_GO_ON)
         result = scheme_of(&scheme, db->address);
     if (result == CLI_GO_ON)
         result = cli_driver(&out->driver, scheme->dialect);
-    if (result == CLI_GO_ON && !db->address) {
-        result = name_default_file(path);
+    out->address = db->address;
+    if (result == CLI_GO_ON && cli_db_is_local(db)) {
+        result = name_local_file(path);
         out->address = path;
     }
     out->is_file = scheme == &schemes[SQLITE];
+    if (result == CLI_GO_ON)
+        cli_db_name(db->name, out->address, out->is_file);
     options->prefix = db->prefix;
     options->schema = db->schema;
     return result;
@@ -199,12 +215,10 @@ static int choose(const struct scheme **out, cli_db *db, const char *dialect)
         *out = found;
         return CLI_GO_ON;
     }
-    result = from_environment(db);
-    if (result != CLI_GO_ON)
-        return result;
-    if (!db->address)
+    if (!db->address && !db->is_local && !getenv("ROWLOCK_DB"))
         return cli_usage("give --dialect postgresql, mysql or sqlite");
-    return scheme_of(out, db->address);
+    result = choose_address(db);
+    return result == CLI_GO_ON ? scheme_of(out, db->address) : result;
 }
 
 int cli_db_driver(const rowlock_driver **out, cli_db *db, const char *dialect)

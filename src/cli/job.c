@@ -154,7 +154,7 @@ static void say_acquired(const cli_job *j, const rowlock_lock *lock, int64_t sin
 /* ---- running --------------------------------------------------------------------------------- */
 
 /* In the child alone: the library's thread may be reading our environment. An empty ROWLOCK_DB
- * makes a rowlock inside stop and ask, see from_environment() in db.c. */
+ * makes a rowlock inside stop and ask, see choose_address() in db.c. "local" is no secret. */
 static int export_variables(const void *payload)
 {
     const cli_job *j = payload;
@@ -164,7 +164,7 @@ static int export_variables(const void *payload)
     if (setenv("ROWLOCK_NAME", j->name, 1) || setenv("ROWLOCK_FENCE", fence, 1) ||
         setenv("ROWLOCK_OWNER", j->held.owner, 1) || cli_held_export(&j->held, j->name))
         return -1;
-    return j->db.address ? setenv("ROWLOCK_DB", j->pass_db ? j->db.address : "", 1) : 0;
+    return setenv("ROWLOCK_DB", j->pass_db || cli_db_is_local(&j->db) ? j->db.address : "", 1);
 }
 
 static int run_command(cli_watch *w, cli_job *j)
@@ -252,6 +252,8 @@ int cli_job_run(cli_job *job)
 
     if (result != CLI_GO_ON)
         return result;
+    if (job->verbose)
+        cli_message("database: %s", job->db.name);
     if (rowlock_cancel_new(&cancel, &err) != ROWLOCK_OK) {
         rowlock_close(&w.client);
         return cli_fail(&err);

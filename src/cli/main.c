@@ -30,7 +30,7 @@ static int print_help(void)
           "  postgresql://user@host:5432/db   or   'host=db dbname=shop'\n"
           "  mysql://user@host:3306/db        (MariaDB, too)\n"
           "  sqlite:path                      or   path\n"
-          "Without either: a file of this user's, ~/.local/state/rowlock/locks.db.\n"
+          "  local, the same as --local       a file for this user on this host alone\n"
           "\n"
           "Exit status: 0 done; 64 usage; 69 database not usable; 70 other error; 75 lock\n"
           "not acquired; 78 tables missing or of another version; 79 lock lost.\n",

@@ -62,12 +62,13 @@ no_ 'nothing is bad' grep -q '"grade": "bad"' "$work/out"
 if grep -q '"grade": "warning"' "$work/out"; then expected=1; else expected=0; fi
 is "$status" "$expected" 'status: warnings of the server, or none'
 is "$(grade tables)/$(grade server)" ok/ok 'tables and server'
+is "$(grade database)" ok 'names the database'
 yes_ 'says whether waiters are woken' grep -q '"subject": "waiters"' "$work/out"
 call rl doctor
 is "$status" "$expected" 'the same for people'
 yes_ 'in columns' grep -qE '^ok       tables       .*version' "$work/out"
 [[ $expected == 1 ]] || is "$err" '' 'silence on stderr'
-no_ 'no password' grep -qF "${db#*:*:}" "$work/out"
+[[ $driver == sqlite ]] || no_ 'no password' grep -qF "${db#*:*:}" "$work/out"
 
 group 'not to be reached'
 expect 69 'nowhere' "$rowlock" doctor --db "$nowhere" --json
@@ -135,7 +136,7 @@ if [[ $driver == sqlite ]]; then
     group 'files'
     expect 78 'no file' "$rowlock" doctor --db "sqlite:$work/none.db"
     no_ 'is not made' test -e "$work/none.db"
-    expect 78 'no default file' "$rowlock" doctor
+    expect 78 'no local file' "$rowlock" doctor --local
     no_ 'nor its folder' test -e "$XDG_STATE_HOME"
     expect 69 'a folder' "$rowlock" doctor --db "sqlite:$work"
     printf '%01000d' 1 >"$work/text.db"

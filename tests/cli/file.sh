@@ -1,24 +1,48 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# What only SQLite has: the default file, files that are wrong; and `migrate print` in all formats.
+# What only SQLite has: the local file, files that are wrong; and `migrate print` in all formats.
 #     file.sh ROWLOCK STOCK
 . "$(dirname "$0")/lib.sh" || exit 1
 rowlock=$1 stock=$2
 
-group 'the default file'
-expect 0 'first use' "$rowlock" run a -- true
+group 'no address'
+for sub in 'run a -- touch ran' 'once --every 1h a -- touch ran' 'acquire a' 'release a 1 o' 'renew a 1 o' list \
+    'show a' waiters metrics reap 'migrate up' 'migrate status' doctor 'bench --seconds 1' top; do
+    # shellcheck disable=SC2086 # a list of words
+    expect 64 "$sub" "$rowlock" $sub
+done
+expect 64 'says what to do' "$rowlock" run a -- touch "$work/ran"
+has "$err" 'set ROWLOCK_DB or give --db' 'says what to do'
+has "$err" '--local' 'says how to have the local file'
+no_ 'no command was run' test -e "$work/ran"
+no_ 'no file was made' test -e "$work/state"
+expect 64 'both' "$rowlock" list --local --db x
+expect 0 'ROWLOCK_DB=local' env ROWLOCK_DB=local "$rowlock" run b -- touch "$work/ran"
+yes_ 'ROWLOCK_DB=local' test -e "$work/ran"
+expect 0 '--local comes before ROWLOCK_DB' env ROWLOCK_DB=/nowhere/x "$rowlock" list --local
+rm -r "$work/state"
+
+group 'the local file'
+expect 0 'first use' "$rowlock" run --local -v a -- true
+has "$err" "database: sqlite:$work/state/rowlock/locks.db" '-v names it'
+expect 0 'list' "$rowlock" list --local
+has "$err" "sqlite:$work/state/rowlock/locks.db" 'list names it'
+expect 0 'show' "$rowlock" show --local a
+has "$out" "database  sqlite:$work/state/rowlock/locks.db" 'show names it'
+expect 0 'doctor' "$rowlock" doctor --local
+has "$out" 'for this user on this host alone' 'doctor says what it is'
 yes_ 'is created' test -f "$work/state/rowlock/locks.db"
 is "$(stat -c %a "$work/state/rowlock")" 700 'is private'
 mkdir "$work/home"
-expect 0 'in the home folder' env -u XDG_STATE_HOME HOME="$work/home" "$rowlock" run a -- true
+expect 0 'in the home folder' env -u XDG_STATE_HOME HOME="$work/home" "$rowlock" run --local a -- true
 yes_ 'is created' test -f "$work/home/.local/state/rowlock/locks.db"
 expect 0 'a relative XDG_STATE_HOME is ignored' \
-    env XDG_STATE_HOME=rel HOME="$work/home" "$rowlock" list
+    env XDG_STATE_HOME=rel HOME="$work/home" "$rowlock" list --local
 no_ 'a relative XDG_STATE_HOME is ignored' test -e rel
-expect 0 'runs inside runs need no address' "$rowlock" run a -- "$rowlock" run -n a -- true
+expect 0 'runs inside runs need no address' "$rowlock" run --local a -- "$rowlock" run -n a -- true
 jobs_=()
 for i in {1..8}; do
-    XDG_STATE_HOME=$work/many "$rowlock" run a -- true 2>"$work/many.$i" &
+    XDG_STATE_HOME=$work/many "$rowlock" run --local a -- true 2>"$work/many.$i" &
     jobs_+=($!)
 done
 for i in "${!jobs_[@]}"; do
@@ -26,7 +50,7 @@ for i in "${!jobs_[@]}"; do
     is "$status" 0 "first use by eight at once: $(<"$work/many.$((i + 1))")"
 done
 touch "$work/blocked"
-expect 69 'a file in the way' env XDG_STATE_HOME="$work/blocked" "$rowlock" list
+expect 69 'a file in the way' env XDG_STATE_HOME="$work/blocked" "$rowlock" list --local
 
 group 'addresses'
 mkdir "$work/in" && cd "$work/in" || exit 1
@@ -50,9 +74,9 @@ expect 75 'the same name elsewhere is another lock' "$rowlock" run --db plain.db
     sh "$rowlock" run --db other.db
 
 group 'options'
-expect 0 'durations' "$rowlock" run -t1h30m -w 1.5s --note=x a -- true
-expect 0 'options after the name' "$rowlock" run a -nt 90 -- true
-expect 0 'a name of 255 bytes' "$rowlock" run "$(printf 'n%.0s' {1..255})" -- true
+expect 0 'durations' "$rowlock" run --local -t1h30m -w 1.5s --note=x a -- true
+expect 0 'options after the name' "$rowlock" run --local a -nt 90 -- true
+expect 0 'a name of 255 bytes' "$rowlock" run --local "$(printf 'n%.0s' {1..255})" -- true
 expect 0 'prefix' "$rowlock" migrate up --db plain.db --prefix other_
 expect 0 'prefix' "$rowlock" run --db plain.db --prefix other_ a -- true
 

@@ -29,7 +29,7 @@ for sub in run once acquire renew release list show waiters top metrics reap mig
     help_fits "$sub" --help
     help_fits "$sub" -h
 done
-has "$("$rowlock" run x -- echo --help --nonblock 2>&1)" '--help --nonblock' 'after -- nothing is ours'
+has "$("$rowlock" run --local x -- echo --help --nonblock 2>&1)" '--help --nonblock' 'after -- nothing is ours'
 if [[ -w /dev/full ]]; then
     expect 70 'full disk' bash -c '"$0" --help >/dev/full' "$rowlock"
 fi
@@ -39,6 +39,7 @@ rm -rf "${work:?}/state"
 group 'bad input'
 long_name=$(printf 'n%.0s' {1..256})
 long_64=$(printf 'n%.0s' {1..64})
+export ROWLOCK_DB=local # what is wrong here is not the address
 while IFS='|' read -r line part; do
     [[ $line ]] || continue
     eval "words=($line)"
@@ -220,7 +221,6 @@ migrate up --to -1|'-1' is not a number
 migrate status --to 1|--to belongs to
 migrate print --to 1|--to belongs to
 migrate up --format goose|belong to 'rowlock migrate print'
-migrate print|give --dialect
 migrate print --dialect oracle|unknown dialect 'oracle'
 migrate print --dialect sqlite --format liquibase|unknown format 'liquibase'
 migrate print --dialect sqlite --output "$work"|need a --format
@@ -232,7 +232,6 @@ fence-sq|did you mean 'fence-sql'
 fence-sql|give --table and --column
 fence-sql --dialect sqlite --table t|give --table and --column
 fence-sql --dialect sqlite --column c|give --table and --column
-fence-sql --table t --column c|give --dialect
 fence-sql --table t --column c --dialect oracle|unknown dialect 'oracle'
 fence-sql --table t --column c --dialect ''|unknown dialect ''
 fence-sql --table t --column c -d oracle://u:p@h/d|unknown kind of database 'oracle'
@@ -257,20 +256,37 @@ fence-sql --table "s.${long_64}n" --column c --dialect mysql|--table: a name is 
 fence-sql --table t --column "$long_name" --dialect sqlite|--column: a name is too long; it may have 255 bytes
 fence-sql --table "$long_name$long_name$long_name$long_name" --column c --dialect sqlite|--table: a name is too long
 TABLE
+unset ROWLOCK_DB
+for words in 'migrate print' 'fence-sql --table t --column c'; do
+    # shellcheck disable=SC2086 # a list of words
+    expect 64 "$words" "$rowlock" $words
+    has "$err" 'give --dialect' "$words"
+    is "$out" '' "$words: nothing on stdout"
+done
 expect 64 'no command' "$rowlock"
 expect 64 'ROWLOCK_DB is empty' env ROWLOCK_DB= "$rowlock" list
-expect 64 'no HOME' env -u XDG_STATE_HOME -u HOME "$rowlock" list
+expect 64 'no HOME' env -u XDG_STATE_HOME -u HOME "$rowlock" list --local
 no_ 'no command was run' test -e "$marker"
 
 group 'secrets'
 for address in oracle://u:sEcret@h/d postgresql://u:sEcret@127.0.0.1:1/d mysql://u:sEcret@127.0.0.1:1/d \
     'host=127.0.0.1 port=1 password=sEcret' 'host=127.0.0.1 prot=1 password=sEcret' \
-    mysql://u:sEcret@127.0.0.1:port/d postgresql://u:sEcret@127.0.0.1:port/d; do
+    mysql://u:sEcret@127.0.0.1:port/d postgresql://u:sEcret@127.0.0.1:port/d \
+    postgresql://u:x@sEcret/y@127.0.0.1:1/d 'postgresql://u:x?sEcret@127.0.0.1:1/d' \
+    'postgresql://127.0.0.1:1/d?password=sEcret' 'postgresql://127.0.0.1:1/d?user=a@b&password=sEcret' \
+    postgresql://u:sEcret "host=127.0.0.1 port=1 password='x host=sEcret'" \
+    'host=127.0.0.1 port=1 password = host=sEcret'; do
     call env ROWLOCK_DB="$address" "$rowlock" run a -- touch "$marker"
     one_line "${address%%:*}"
     yes_ "fails: ${address%%:*}" test "$status" -ge 64
     no_ "${address%%:*}: no password" grep -q sEcret "$work/err" "$work/out"
+    call env ROWLOCK_DB="$address" "$rowlock" doctor
+    no_ "doctor: ${address%%:*}: no password" grep -q sEcret "$work/err" "$work/out"
 done
+call "$rowlock" doctor --db postgresql://u:sEcret@127.0.0.1:1,[::1]:1/shop
+has "$out" 'postgresql://127.0.0.1:1,[::1]:1/shop' 'the database is named'
+call "$rowlock" doctor --db 'host=127.0.0.1 port=1 dbname=shop password=sEcret'
+has "$out" 'postgresql: host=127.0.0.1 port=1 dbname=shop' 'the database is named'
 for words in '--db=@ list' '-d@ list' '@' 'run a @ -- true' 'migrate @' 'migrate print --dialect @' \
     'fence-sql --table t --column c --dialect @' 'fence-sql @'; do
     # shellcheck disable=SC2086 # a list of words

@@ -82,7 +82,7 @@ expect 0 'with the right fence' rl release -fy --fence "${out%% *}" f
 
 group 'show'
 expect 0 'unknown' rl show nothing
-is "$out" $'name      nothing\nowner     nobody\nwaiting   0' 'unknown'
+is "$(sed -E '1s/^(database  )[a-z]+:.+/\1D/' <<<"$out")" $'database  D\nname      nothing\nowner     nobody\nwaiting   0' 'unknown'
 is "$(rl show --json nothing)" '{"name": "nothing", "held": false, "queue": []}' 'unknown, JSON'
 has "$(rl show a)" 'last one ' 'free'
 has "$(rl show --json a)" '"held": false, "queue": []}' 'free, JSON'
@@ -99,7 +99,9 @@ two_wait() {
     (($(rl waiters --json | grep -c '"place"') == 2))
 }
 until_ 'two wait' two_wait
-is "$(rl show one | sed -E 's/ +/ /g; s/ [0-9.]+m?s( |$)/ T\1/; s/fence .*/fence F/')" 'name one
+is "$(rl show one | sed -E 's/ +/ /g; s/ [0-9.]+m?s( |$)/ T\1/; s/fence .*/fence F/
+    1s/^(database )[a-z]+:.+/\1D/')" 'database D
+name one
 owner A
 fence F
 held for T

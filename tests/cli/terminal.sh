@@ -3,6 +3,7 @@
 # The command on a terminal, which script(1) provides: an interactive shell in it, and keys typed.
 #     terminal.sh ROWLOCK
 . "$(dirname "$0")/lib.sh" || exit 1
+export ROWLOCK_DB=local
 command -v script >/dev/null || skip 'script(1) is not installed'
 export ROWLOCK=$1 PS1='' HISTFILE= TERM=xterm
 

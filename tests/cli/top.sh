@@ -3,6 +3,7 @@
 # rowlock top, on a terminal that script(1) provides.
 #     top.sh ROWLOCK
 . "$(dirname "$0")/lib.sh" || exit 1
+export ROWLOCK_DB=local
 command -v script >/dev/null || skip 'script(1) is not installed'
 export ROWLOCK=$1 TERM=xterm
 
