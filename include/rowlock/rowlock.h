@@ -613,7 +613,9 @@ typedef struct rowlock_finding {
 typedef int (*rowlock_finding_fn)(const rowlock_finding *finding, void *payload);
 
 /* Looks at the server, the tables and the settings that locks depend on, and tells fn about each,
- * good or not; changes nothing. Works without tables: open the client with
+ * good or not. If nothing is bad, two sessions then ask for the same locks, and the second must not
+ * get them ("exclusion"): for about a second, under random names "rowlock-doctor-...", of which two
+ * free rows stay for the reaper. Changes nothing else. Works without tables: open the client with
  * ROWLOCK_SCHEMA_IGNORE. fn may use the client. OK also when fn stopped it; ENOTSUP (the driver
  * does not know); else as rowlock_acquire(). Any thread. */
 ROWLOCK_API int rowlock_diagnose(rowlock_client *client, rowlock_finding_fn fn, void *payload,

@@ -580,6 +580,10 @@ int rlk_is_driver_of(const rowlock_client *client, const rowlock_driver *driver)
 /* The driver's bound for one call that waits for nobody. */
 uint32_t rlk_call_timeout_ms(const rowlock_client *client);
 
+/* Proves by two sessions of its own that the database excludes, and calls fn once with what came out.
+ * What cannot be proved is a finding, too. */
+void rlk_prove_exclusion(rowlock_client *client, rowlock_finding_fn fn, void *payload);
+
 /* ---- small parts ---- */
 
 /* What drivers are asked for a listing; pointers are the options'. EINVAL. */
