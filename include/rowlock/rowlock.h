@@ -339,8 +339,9 @@ ROWLOCK_API int rowlock_adopt(rowlock_lock **out, rowlock_client *client, const 
 
 /* ---- holding --------------------------------------------------------------------------------- */
 
-/* Extends the lease to ttl_ms from now (0: as acquired); never shortens it, never brings a lost
- * lock back. OK; LOST; BUSY (a transaction keeps the row locked), ECONNECT or EUNKNOWN: still held
+/* Extends the lease to ttl_ms from now (0: as acquired), not beyond max_hold_ms; never shortens it,
+ * never brings a lost lock back. Always asks the database: OK proves that it was held after the
+ * call began. OK; LOST; BUSY (a transaction keeps the row locked), ECONNECT or EUNKNOWN: still held
  * until the deadline, try again; EDRIVER; EINVAL; ECLOSED; EFORK. */
 ROWLOCK_API int rowlock_renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err);
 
