@@ -96,7 +96,7 @@ int rlk_tenure_is_lost(rlk_tenure *tenure);
 /* It is over, for this reason unless there was one before. */
 void rlk_tenure_lose(rlk_tenure *tenure, int loss);
 
-/* The ttl to ask for, so that the lease ends by hold_until_us; 0: it has been had already. */
+/* The ttl to ask for, so that the lease ends by hold_until_us; more than 0. */
 int64_t rlk_tenure_ttl(const rlk_tenure *tenure, int64_t ttl_us);
 
 /* ---- client (client.c, pool.c, call.c) ---- */
