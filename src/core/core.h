@@ -96,7 +96,7 @@ int rlk_tenure_is_lost(rlk_tenure *tenure);
 /* It is over, for this reason unless there was one before. */
 void rlk_tenure_lose(rlk_tenure *tenure, int loss);
 
-/* The ttl to ask for, so that the lease ends by hold_until_us; 0: it has been had already. */
+/* The ttl to ask for, so that the lease ends by hold_until_us; more than 0. */
 int64_t rlk_tenure_ttl(const rlk_tenure *tenure, int64_t ttl_us);
 
 /* ---- client (client.c, pool.c, call.c) ---- */
@@ -579,6 +579,10 @@ int rlk_is_driver_of(const rowlock_client *client, const rowlock_driver *driver)
 
 /* The driver's bound for one call that waits for nobody. */
 uint32_t rlk_call_timeout_ms(const rowlock_client *client);
+
+/* Proves by two sessions of its own that the database excludes, and calls fn once with what came out.
+ * What cannot be proved is a finding, too. */
+void rlk_prove_exclusion(rowlock_client *client, rowlock_finding_fn fn, void *payload);
 
 /* ---- small parts ---- */
 

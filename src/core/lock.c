@@ -175,7 +175,7 @@ static int renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err)
     rowlock_client *client = lock->client;
     rowlock_op op;
     rlk_sent sent;
-    int64_t ttl_us, start = rlk_clock_us();
+    int64_t start = rlk_clock_us();
     int rc;
 
     if (rlk_tenure_is_lost(tenure))
@@ -183,10 +183,7 @@ static int renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err)
     pthread_mutex_lock(&client->mutex);
     rlk_op_of(&op, client, tenure);
     pthread_mutex_unlock(&client->mutex);
-    ttl_us = ttl_ms != 0 ? ttl_ms * 1000 : op.ttl_us;
-    op.ttl_us = rlk_tenure_ttl(tenure, ttl_us);
-    if (op.ttl_us == 0) /* held until max_hold_ms, which is not extended */
-        return rlk_ok(err);
+    op.ttl_us = rlk_tenure_ttl(tenure, ttl_ms != 0 ? ttl_ms * 1000 : op.ttl_us);
     rc = rlk_send_renew(client, &op, &sent, err);
     if (rc != ROWLOCK_OK)
         return rc;

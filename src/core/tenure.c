@@ -65,8 +65,8 @@ int64_t rlk_tenure_ttl(const rlk_tenure *tenure, int64_t ttl_us)
     if (atomic_load(&tenure->hold_until_us) == RLK_NEVER)
         return ttl_us;
     left = atomic_load(&tenure->hold_until_us) - rlk_clock_us();
-    if (left <= 0 || atomic_load(&tenure->is_last))
-        return 0;
+    if (left <= 0)
+        return 1;
     return left < ttl_us ? left : ttl_us;
 }
 
