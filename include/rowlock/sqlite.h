@@ -11,6 +11,9 @@
  * - Network file systems.
  * - A file that is a mount point (docker run -v ./locks.db:/app/locks.db) or has hard links: each
  * of its names has a log of its own. Mount the folder; symbolic links do no harm.
+ * - Containers that have another /proc/sys/kernel/random/boot_id than the host (LXC, Incus,
+ *   systemd-nspawn), or a time namespace of their own: they cannot tell whether the host was
+ *   restarted, or what time it is.
  *
  * A process that was forked while its parent had a client on SQLite open is refused (ECONNECT):
  * SQLite itself is not safe there. Open clients after fork(), or exec() in the child.

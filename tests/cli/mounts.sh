@@ -52,6 +52,21 @@ expect 0 'works' inside "$bind" "$rowlock" run --db "$work/folder/locks.db" -n b
 ln -s "$db" "$work/symbolic.db"
 expect 75 'so does a symbolic link' "$rowlock" run --db "$work/symbolic.db" -n a -- true
 
+group 'a boot id that is not the kernel'"'"'s'
+# As LXC, Incus and systemd-nspawn give one to each container: it looks as if the host had been restarted.
+cat /proc/sys/kernel/random/uuid >"$work/boot_id"
+bind="mount --bind '$work/boot_id' /proc/sys/kernel/random/boot_id"
+expect 69 'is refused' inside "$bind" "$rowlock" run --db "$db" -n a -- touch "$work/taken"
+has "$err" 'boot_id' 'says why'
+expect 69 'the same one as well' inside "cat /proc/sys/kernel/random/boot_id >'$work/boot_id'; $bind" \
+    "$rowlock" run --db "$db" -n b -- true
+expect 69 'doctor' inside "$bind" "$rowlock" doctor --db "$db"
+has "$out" 'boot_id' 'doctor names it'
+no_ 'no second holder' test -e "$work/taken"
+expect 75 'it is held still' "$rowlock" run --db "$db" -n a -- true
+expect 69 'no /proc/sys' inside 'mount -t tmpfs none /proc/sys' "$rowlock" run --db "$db" -n a -- true
+has "$err" 'boot_id' 'says why'
+
 group 'hard links'
 ln "$db" "$work/hard.db"
 for name in "$work/hard.db" "$db"; do

@@ -97,7 +97,8 @@ static int check_names(const char *path, rowlock_error *err)
                         path);
     if (!lite_is_mount_point(&is_mount_point, path))
         return rlk_fail(err, ROWLOCK_ECONNECT,
-                        "cannot tell whether %s is a mount point: is /proc mounted?", path);
+                        "cannot tell whether %s is a mount point: /proc/self/fdinfo: %s", path,
+                        strerror(errno));
     if (is_mount_point)
         return rlk_fail(err, ROWLOCK_ECONNECT,
                         "%s is a mount point, and SQLite's locks do not exclude those who open the "

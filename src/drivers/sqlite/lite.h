@@ -28,6 +28,7 @@
 #define RLK_LITE_H
 
 #include <sqlite3.h>
+#include <stdio.h>
 
 #include "error.h"
 #include "rowlock/driver.h"
@@ -82,6 +83,9 @@ int lite_check_place(const char *path, rowlock_error *err);
 void lite_folder(char *out, const char *path);
 
 /* ---- proc.c */
+
+/* Opens a file of the kernel's. NULL and errno; EMEDIUMTYPE if it is somebody else's. */
+FILE *lite_proc_open(const char *path);
 
 /* Is something mounted at the path itself, and not on a folder above it? Zero if it cannot be told.
  */

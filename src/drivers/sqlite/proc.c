@@ -2,6 +2,7 @@
  *
  * What the kernel says of this process and its files, in /proc. A container manager may have
  * mounted a file of its own over one there: such a file is not the kernel's, and is not read. */
+#include <errno.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <sys/vfs.h>
@@ -13,6 +14,18 @@
 
 enum { LINE_SIZE = 256 };
 
+FILE *lite_proc_open(const char *path)
+{
+    struct statfs info;
+    FILE *file = fopen(path, "re");
+
+    if (file == NULL || (fstatfs(fileno(file), &info) == 0 && info.f_type == PROC_SUPER_MAGIC))
+        return file;
+    fclose(file);
+    errno = EMEDIUMTYPE;
+    return NULL;
+}
+
 /* Of the mount that a descriptor was opened through; -1 if it cannot be told. */
 static long mount_of(int fd)
 {
@@ -21,7 +34,7 @@ static long mount_of(int fd)
     FILE *file;
 
     snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
-    file = fopen(path, "re");
+    file = lite_proc_open(path);
     if (file == NULL)
         return -1;
     while (id == -1 && fgets(line, sizeof line, file) != NULL) {
