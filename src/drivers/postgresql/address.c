@@ -102,7 +102,7 @@ static void set_all(settings *all, const PQconninfoOption *given, const char *us
     set_default(all, given, "keepalives_count", "3");
     set_default(all, given, "tcp_user_timeout", user_timeout);
     if (getenv("PGTARGETSESSIONATTRS") == NULL && host_count(given) > 1)
-        set_default(all, given, "target_session_attrs", "primary");
+        set_default(all, given, "target_session_attrs", "read-write");
 }
 
 int pg_connect_start(PGconn **out, const char *address, uint32_t timeout_ms, rowlock_error *err)
