@@ -397,8 +397,8 @@ int64_t rlk_deadline(const rlk_sent *sent, int64_t remaining_us, int64_t ttl_us)
 int rlk_extend(rlk_tenure *tenure, const rlk_sent *sent, const rowlock_op *op);
 
 /* Gives back a hold that came too late to count; `seen` of the ops is set. Only the one hold:
- * others may count on theirs. The lease's end does the same if this fails. */
-void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n);
+ * others may count on theirs. OK: there is none any more. Else the lease's end does the same. */
+int rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n);
 
 /* Are some of the tenures wanted, sorted by name, lost here and still live in the database? Then
  * their ops are answered BUSY, with their own owner as the holder, and the others OK
