@@ -208,7 +208,8 @@ typedef struct rowlock_options {
     size_t size;
     const char *prefix; /* of the tables' names: [a-z_][a-z0-9_]{0,30}; "rowlock_" */
     const char *schema; /* where the tables are: [A-Za-z_][A-Za-z0-9_$-]{0,62}; the connection's
-                         * own. PostgreSQL: a schema; MySQL: a database; SQLite has none */
+                         * own. PostgreSQL: a schema, by default the one on the role's search_path
+                         * that has them (two: ESCHEMA); MySQL: a database; SQLite has none */
     const char *owner;  /* of all locks, who may re-enter; by default host, pid, client and
                          * thread, so that each thread is an owner of its own */
     int64_t ttl_ms;     /* lease of locks that name none; 30,000 */
