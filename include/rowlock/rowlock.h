@@ -106,7 +106,8 @@ typedef struct rowlock_driver rowlock_driver; /* a kind of database, see driver.
     X(EDRIVER, -6, "the database reported an error")                   \
     X(EUNKNOWN, -7, "the outcome is unknown")                          \
     X(ECLOSED, -8, "the client is closed")                             \
-    X(EFORK, -9, "the handle belongs to another process")
+    X(EFORK, -9, "the handle belongs to another process")              \
+    X(EPOOL, -10, "the client has no connection of its own for this")
 
 enum rowlock_status {
 #define ROWLOCK_STATUS_ENUM(name, number, text) ROWLOCK_##name = number,

@@ -596,6 +596,11 @@ typedef int (*rlk_try_lock_fn)(rlk_tx_call *call, const rlk_wait *wait, void *ar
                                rowlock_error *err);
 int rlk_tx_lock(rlk_tx_call *call, rlk_try_lock_fn try_lock, void *arg, rowlock_error *err);
 
+/* What a call on a connection of the client's own came to, for who works in a transaction of the
+ * application's: ECONNECT, and EUNKNOWN where nothing was to be changed, become EPOOL, since it is
+ * not that transaction's connection that is gone. err is not NULL. */
+int rlk_own_failure(int rc, rowlock_error *err);
+
 /* Is the client's driver this one? */
 int rlk_is_driver_of(const rowlock_client *client, const rowlock_driver *driver);
 
