@@ -50,7 +50,9 @@ struct pg_conn; /* libpq's PGconn */
  * kind, a connection that is on another server or database than the client, closed, in pipeline
  * mode, with results not read, without a transaction or in a failed one); EDRIVER (retryable:
  * deadlock or serialization failure, roll back and begin again); ECONNECT (the connection is gone,
- * and the transaction with it); ESCHEMA; ENOMEM; EFORK. One thread at a time for each connection.
+ * and the transaction with it); EPOOL (the client could not use the database on a connection of its
+ * own, all were in use perhaps: nothing done, the transaction goes on); ESCHEMA; ENOMEM; EFORK. One
+ * thread at a time for each connection.
  */
 ROWLOCK_API int rowlock_postgresql_lock(uint64_t *fences, rowlock_client *client,
                                         struct pg_conn *conn, const char *const *names, size_t n,
@@ -66,7 +68,7 @@ ROWLOCK_API int rowlock_postgresql_lock(uint64_t *fences, rowlock_client *client
  * to a savepoint that is older than this call, which frees the row). LOST: roll back. EDRIVER,
  * retryable: somebody else keeps the row locked; at REPEATABLE READ and SERIALIZABLE also if the
  * lock was renewed since the snapshot (guard first, or use READ COMMITTED). EINVAL, ECONNECT,
- * ESCHEMA, ECLOSED, EFORK as above. */
+ * EPOOL, ESCHEMA, ECLOSED, EFORK as above. */
 ROWLOCK_API int rowlock_postgresql_guard(rowlock_lock *lock, struct pg_conn *conn,
                                          rowlock_error *err);
 

@@ -397,8 +397,8 @@ int64_t rlk_deadline(const rlk_sent *sent, int64_t remaining_us, int64_t ttl_us)
 int rlk_extend(rlk_tenure *tenure, const rlk_sent *sent, const rowlock_op *op);
 
 /* Gives back a hold that came too late to count; `seen` of the ops is set. Only the one hold:
- * others may count on theirs. The lease's end does the same if this fails. */
-void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n);
+ * others may count on theirs. OK: there is none any more. Else the lease's end does the same. */
+int rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n);
 
 /* Are some of the tenures wanted, sorted by name, lost here and still live in the database? Then
  * their ops are answered BUSY, with their own owner as the holder, and the others OK
@@ -595,6 +595,11 @@ void rlk_tx_leave(rlk_tx_call *call);
 typedef int (*rlk_try_lock_fn)(rlk_tx_call *call, const rlk_wait *wait, void *arg,
                                rowlock_error *err);
 int rlk_tx_lock(rlk_tx_call *call, rlk_try_lock_fn try_lock, void *arg, rowlock_error *err);
+
+/* What a call on a connection of the client's own came to, for who works in a transaction of the
+ * application's: ECONNECT, and EUNKNOWN where nothing was to be changed, become EPOOL, since it is
+ * not that transaction's connection that is gone. err is not NULL. */
+int rlk_own_failure(int rc, rowlock_error *err);
 
 /* Is the client's driver this one? */
 int rlk_is_driver_of(const rowlock_client *client, const rowlock_driver *driver);

@@ -125,19 +125,22 @@ int rlk_enter_lock(const rowlock_lock *lock, rowlock_error *err)
     return rlk_enter(lock->client, err);
 }
 
-void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n)
+int rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n)
 {
     int64_t deadline = rlk_clock_us() + UNDO_BOUND_US;
     rlk_sent sent;
+    int rc;
 
     for (size_t i = 0; i < n; i++)
         rlk_new_attempt(ops[i].attempt, client);
-    if (rlk_send_release(client, ops, n, UNDO_BOUND_US, &sent, NULL) != ROWLOCK_OK)
-        return;
-    for (size_t i = 0; i < n && !sent.repeated && rlk_clock_us() < deadline; i++) {
+    rc = rlk_send_release(client, ops, n, UNDO_BOUND_US, &sent, NULL);
+    for (size_t i = 0; i < n && rc == ROWLOCK_OK; i++) {
+        if (ops[i].status == ROWLOCK_BUSY && !sent.repeated && rlk_clock_us() < deadline)
+            rc = send_hold(client, &ops[i], 1, deadline - rlk_clock_us(), &sent, NULL);
         if (ops[i].status == ROWLOCK_BUSY)
-            send_hold(client, &ops[i], 1, deadline - rlk_clock_us(), &sent, NULL);
+            rc = ROWLOCK_EUNKNOWN;
     }
+    return rc;
 }
 
 /* It counts only if the lease that was known before has not ended meanwhile: somebody may have been
