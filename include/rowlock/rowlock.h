@@ -216,7 +216,9 @@ typedef struct rowlock_options {
     int64_t ttl_ms;     /* lease of locks that name none; 30,000 */
     int64_t call_timeout_ms;    /* one call's bound on the database, retries included; 5,000 */
     int64_t connect_timeout_ms; /* bound of one attempt to connect; 3,000 */
-    uint32_t max_connections;   /* opened as needed; rowlock_tx_begin() may have as many again; 5 */
+    uint32_t max_connections;   /* opened as needed; rowlock_tx_begin() may have as many again; 5.
+                                 * While locks are held the last one is reserved for renewals and
+                                 * releases; if this is 1 all calls share it, and these come first */
     int32_t schema_policy;      /* enum rowlock_schema_policy */
     rowlock_event_fn on_event;  /* told what happens, see rowlock_event; none */
     void *event_payload;
