@@ -6,6 +6,13 @@
  * mariadb:// is the same. Keys: socket, ssl-ca, ssl-cert, ssl-key, ssl-mode (disabled, preferred,
  * required, verify_ca, verify_identity; with ssl-ca it is verify_ca). Without them the [client]
  * groups of my.cnf and MYSQL_PWD apply.
+ *
+ * A server with read_only is refused (ECONNECT, retryable) when connecting and by the statements
+ * that acquire and renew, also for users whom read_only does not bind: a primary that is demoted
+ * between two calls grants nothing. Whether a server replicates from another takes a privilege to
+ * see and is not looked at: a replica must have read_only set. In transactions it is asked when
+ * locking, and by rowlock_tx_commit(); on a connection of its own an application whose user may
+ * write in spite of read_only can still COMMIT.
  */
 #ifndef ROWLOCK_MYSQL_H
 #define ROWLOCK_MYSQL_H
