@@ -14,6 +14,13 @@
  * and where option files ask for TLS, nothing is sent before it: no name and no password. Accounts
  * that need the password in clear text (PAM, LDAP) need such a mode, or a socket in the address;
  * elsewhere they are refused (by MariaDB's client library from 3.3 on).
+ *
+ * A server with read_only is refused (ECONNECT, retryable) when connecting and by the statements
+ * that acquire and renew, also for users whom read_only does not bind: a primary that is demoted
+ * between two calls grants nothing. Whether a server replicates from another takes a privilege to
+ * see and is not looked at: a replica must have read_only set. In transactions it is asked when
+ * locking, and by rowlock_tx_commit(); on a connection of its own an application whose user may
+ * write in spite of read_only can still COMMIT.
  */
 #ifndef ROWLOCK_MYSQL_H
 #define ROWLOCK_MYSQL_H
