@@ -1124,7 +1124,9 @@ SELECT pg_advisory_xact_lock(hashtextextended('rowlock_schema', 0))
 
 -- name: server
 -- backend_pid differs from what the connection was told if a pooler stands in between.
-SELECT pg_backend_pid() AS backend_pid, pg_is_in_recovery() AS is_standby
+-- is_read_only is what the server, the database and the role say, whatever the session was told since.
+SELECT pg_backend_pid() AS backend_pid, pg_is_in_recovery() AS is_standby,
+       pg_catalog.set_config('default_transaction_read_only', NULL, true)::boolean AS is_read_only
 
 -- name: session
 -- $1 lock_timeout  $2 statement_timeout  $3 for this transaction only (through a pooler)
@@ -1132,10 +1134,14 @@ SELECT pg_backend_pid() AS backend_pid, pg_is_in_recovery() AS is_standby
 -- Whatever the role's or the database's defaults are. The plan is always the primary key, row by
 -- row: not a scan because the table was small or unknown when the plan was made. So it is the same for
 -- any parameters, and made once.
+-- But default_transaction_read_only stays what it is: so a primary that was replaced says that it may not
+-- be written. Through a pooler it is what it was before another client changed it.
 SELECT set_config('lock_timeout', $1::text, $3::boolean),
        set_config('statement_timeout', $2::text, $3::boolean),
        set_config('default_transaction_isolation', 'read committed', $3::boolean),
-       set_config('default_transaction_read_only', 'off', $3::boolean),
+       CASE WHEN $3::boolean THEN
+                 set_config('transaction_read_only',
+                            set_config('default_transaction_read_only', NULL, true), true) END,
        set_config('default_transaction_deferrable', 'off', $3::boolean),
        set_config('synchronous_commit',
                   CASE WHEN $4::boolean THEN 'off'
@@ -1150,6 +1156,10 @@ SELECT set_config('lock_timeout', $1::text, $3::boolean),
        set_config('jit', 'off', $3::boolean)
 
 -- name: begin
+BEGIN ISOLATION LEVEL READ COMMITTED
+
+-- name: begin_pooled
+-- `session` comes next, and makes it read-only if it is to be.
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE
 
 -- name: commit
@@ -1389,7 +1399,7 @@ SELECT pg_catalog.set_config('lock_timeout',
 -- to what the server gave this connection. Answers, in each row, the number of the transaction.
 SELECT set_config(s.name, NULL, true), txid_current()
   FROM unnest(ARRAY['statement_timeout', 'default_transaction_isolation',
-                    'default_transaction_read_only', 'default_transaction_deferrable',
+                    'default_transaction_deferrable',
                     'synchronous_commit', 'plan_cache_mode', 'random_page_cost', 'enable_seqscan',
                     'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit']) AS s (name)
 

@@ -5,6 +5,11 @@
  * Addresses: everything libpq takes, a URI (postgresql://user@host:5432/db?sslmode=verify-full) or
  * a conninfo string (host=db dbname=shop). Passwords also from PGPASSWORD and .pgpass. Works
  * through PgBouncer in transaction mode.
+ *
+ * A standby, and a server on which default_transaction_read_only is on for the client's role or
+ * database, grant nothing: ECONNECT, retryable, at the moment of asking. Several hosts in the
+ * address (postgresql://user@a,b/db) are tried in turn until one can be written, unless
+ * target_session_attrs says otherwise: so a client follows a switchover.
  */
 #ifndef ROWLOCK_POSTGRESQL_H
 #define ROWLOCK_POSTGRESQL_H

@@ -4,8 +4,16 @@
  *
  * Addresses: a path, or sqlite:path. The file is created, if its folder exists, by
  * ROWLOCK_SCHEMA_CREATE and for migrations. SQLite locks work among
- * processes of one host, and a restart of the host frees them all. Network file systems are
- * refused.
+ * processes of one host, and a restart of the host frees them all.
+ *
+ * What follows is refused by rowlock_open() (ECONNECT), since SQLite excludes nobody there:
+ *
+ * - Network file systems.
+ * - A file that is a mount point (docker run -v ./locks.db:/app/locks.db) or has hard links: each
+ * of its names has a log of its own. Mount the folder; symbolic links do no harm.
+ * - Containers that have another /proc/sys/kernel/random/boot_id than the host (LXC, Incus,
+ *   systemd-nspawn), or a time namespace of their own: they cannot tell whether the host was
+ *   restarted, or what time it is.
  *
  * A process that was forked while its parent had a client on SQLite open is refused (ECONNECT):
  * SQLite itself is not safe there. Open clients after fork(), or exec() in the child.

@@ -230,7 +230,7 @@ static int queue_direct(pg_link *conn, exchange *x, pg_statement statement, int6
 static int queue_pooled(pg_link *conn, exchange *x, pg_statement statement, int64_t left_ms)
 {
     pg_session_params(&conn->session_params, conn, left_ms, 1);
-    if (queue(conn, x, NULL, conn->sql[PG_BEGIN].data, NULL) < 0 ||
+    if (queue(conn, x, NULL, conn->sql[PG_BEGIN_POOLED].data, NULL) < 0 ||
         queue(conn, x, NULL, conn->sql[PG_SESSION].data, &conn->session_params) < 0)
         return 0;
     x->main = queue(conn, x, NULL, conn->sql[statement].data, &conn->params);
@@ -332,7 +332,7 @@ static int exchange_all(pg_link *conn, queue_fn fill, pg_statement statement, PG
     if (left_ms <= 0)
         return rlk_fail_native(err, ROWLOCK_EDRIVER, 0, NULL, 1,
                                "no time was left to ask the server");
-    if (pg_sql(conn, statement) == NULL || pg_sql(conn, PG_BEGIN) == NULL ||
+    if (pg_sql(conn, statement) == NULL || pg_sql(conn, PG_BEGIN_POOLED) == NULL ||
         pg_sql(conn, PG_SESSION) == NULL || pg_sql(conn, PG_COMMIT) == NULL ||
         conn->params.bytes.failed)
         return rlk_fail_memory(err);

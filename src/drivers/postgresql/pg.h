@@ -58,6 +58,7 @@ typedef enum pg_statement {
     PG_SERVER,
     PG_SESSION,
     PG_BEGIN,
+    PG_BEGIN_POOLED,
     PG_COMMIT,
     PG_ROLLBACK,
     PG_PREPARE,

@@ -4,6 +4,7 @@
  *
  *   driver.c     the table of functions, opening and closing
  *   address.c    addresses, and whether the file can be used at all
+ *   proc.c       what the kernel says in /proc
  *   statement.c  prepared statements, calls, transactions, waiting for other writers, checkpoints
  *   fail.c       SQLite's codes as statuses
  *   clock.c      rowlock_now()
@@ -27,6 +28,7 @@
 #define RLK_LITE_H
 
 #include <sqlite3.h>
+#include <stdio.h>
 
 #include "error.h"
 #include "rowlock/driver.h"
@@ -73,8 +75,21 @@ int lite_address(const char **path, const char *address, rowlock_error *err);
 /* Before opening: a folder that is not there, a file that cannot be a database. ECONNECT. */
 int lite_check_path(const char *path, rowlock_error *err);
 
-/* After opening, with the file's real path: folder not writable, network file system. ECONNECT. */
+/* After opening, with the file's real path: folder not writable, network file system, several names
+ * of one file. ECONNECT. */
 int lite_check_place(const char *path, rowlock_error *err);
+
+/* The folder of a path, as "x/" or ".", so that a link to a folder is followed. LITE_PATH_MAX. */
+void lite_folder(char *out, const char *path);
+
+/* ---- proc.c */
+
+/* Opens a file of the kernel's. NULL and errno; EMEDIUMTYPE if it is somebody else's. */
+FILE *lite_proc_open(const char *path);
+
+/* Is something mounted at the path itself, and not on a folder above it? Zero if it cannot be told.
+ */
+int lite_is_mount_point(int *out, const char *path);
 
 /* ---- statement.c */
 
