@@ -13,7 +13,8 @@
  * is checked as well (MariaDB's client library checks the host name for both). From required on,
  * and where option files ask for TLS, nothing is sent before it: no name and no password. Accounts
  * that need the password in clear text (PAM, LDAP) need such a mode, or a socket in the address;
- * elsewhere they are refused (by MariaDB's client library from 3.3 on).
+ * elsewhere they are refused (by MariaDB's client library from 3.3 on). A server that asks for a
+ * file (LOAD DATA LOCAL) gets none, whatever option files say.
  *
  * A server with read_only is refused (ECONNECT, retryable) when connecting and by the statements
  * that acquire and renew, also for users whom read_only does not bind: a primary that is demoted
