@@ -3,20 +3,25 @@
  * The driver for SQLite; link with rowlock-sqlite.
  *
  * Addresses: a path, or sqlite:path. The file is created, if its folder exists, by
- * ROWLOCK_SCHEMA_CREATE and for migrations. SQLite locks work among
- * processes of one host, and a restart of the host frees them all.
+ * ROWLOCK_SCHEMA_CREATE and for migrations. SQLite locks work among processes of one host, and a
+ * restart of the host frees them all.
  *
- * What follows is refused by rowlock_open() (ECONNECT), since SQLite excludes nobody there:
+ * rowlock_open() refuses (ECONNECT) where SQLite's locks would not exclude:
  *
  * - Network file systems.
- * - A file that is a mount point (docker run -v ./locks.db:/app/locks.db) or has hard links: each
- * of its names has a log of its own. Mount the folder; symbolic links do no harm.
+ * - A file that is a mount point (docker run -v ./locks.db:/app/locks.db) or has hard links, since
+ *   each of its names has a log of its own. Mount the folder; symbolic links do no harm.
  * - Containers that have another /proc/sys/kernel/random/boot_id than the host (LXC, Incus,
  *   systemd-nspawn), or a time namespace of their own: they cannot tell whether the host was
  *   restarted, or what time it is.
+ * - A process that was forked while a client was open, or while the application had a connection of
+ *   its own to the file open: SQLite itself is not safe there. Open clients and connections after
+ *   fork(), or exec() in the child; a connection that was inherited must be closed first.
  *
- * A process that was forked while its parent had a client on SQLite open is refused (ECONNECT):
- * SQLite itself is not safe there. Open clients after fork(), or exec() in the child.
+ * A process that opens the file by itself and closes it (for a copy, or a checksum) drops all of
+ * SQLite's locks in it: that is how POSIX locks work. The client notices; it replaces its
+ * connections, or, while the application has one, calls fail (ECONNECT, EUNKNOWN) until all are
+ * closed. Copy the file with sqlite3_backup_init() or VACUUM INTO, or in another process.
  */
 #ifndef ROWLOCK_SQLITE_H
 #define ROWLOCK_SQLITE_H
