@@ -4,8 +4,16 @@
  *
  * Addresses: mysql://user:password@host:port/database?key=value&..., parts percent-encoded;
  * mariadb:// is the same. Keys: socket, ssl-ca, ssl-cert, ssl-key, ssl-mode (disabled, preferred,
- * required, verify_ca, verify_identity; with ssl-ca it is verify_ca). Without them the [client]
- * groups of my.cnf and MYSQL_PWD apply.
+ * required, verify_ca, verify_identity; with ssl-ca it is verify_ca). What the address does not say
+ * is left to the [client] groups of option files (my.cnf) and to MYSQL_PWD; what it does say goes
+ * before them.
+ *
+ * disabled: no TLS. preferred: TLS where the server offers it, which an attacker can prevent.
+ * required: TLS or no connection, with whoever answers. verify_ca, verify_identity: the certificate
+ * is checked as well (MariaDB's client library checks the host name for both). From required on,
+ * and where option files ask for TLS, nothing is sent before it: no name and no password. Accounts
+ * that need the password in clear text (PAM, LDAP) need such a mode, or a socket in the address;
+ * elsewhere they are refused (by MariaDB's client library from 3.3 on).
  */
 #ifndef ROWLOCK_MYSQL_H
 #define ROWLOCK_MYSQL_H

@@ -5,6 +5,20 @@
  * Addresses: everything libpq takes, a URI (postgresql://user@host:5432/db?sslmode=verify-full) or
  * a conninfo string (host=db dbname=shop). Passwords also from PGPASSWORD and .pgpass. Works
  * through PgBouncer in transaction mode.
+ *
+ * A standby, and a server on which default_transaction_read_only is on for the client's role or
+ * database, grant nothing: ECONNECT, retryable, at the moment of asking. Several hosts in the
+ * address (postgresql://user@a,b/db) are tried in turn until one can be written, unless
+ * target_session_attrs says otherwise: so a client follows a switchover.
+ *
+ * Only functions, operators and types of pg_catalog run in our statements, whatever somebody else
+ * has created in a schema of the search_path: the connections of the client search pg_catalog
+ * alone, those of the application do so while our statements run. Our tables are always named with
+ * their schema, so that no other table, view or temporary table of the same name is taken for
+ * them. Without options.schema it is looked up when a connection is made: the schema on the
+ * role's search_path that has the tables, or the first one as long as none has. If two have them,
+ * or one has a view of that name, it is ESCHEMA: say which one. Name the schema if others may
+ * create in one that is searched.
  */
 #ifndef ROWLOCK_POSTGRESQL_H
 #define ROWLOCK_POSTGRESQL_H

@@ -24,6 +24,7 @@ typedef struct acquisition {
     size_t *order;
     rowlock_lock **out; /* of a call that waits in line */
     int is_granted;     /* there; it may have been too late */
+    int has_remnant;    /* of the owner's own, which the last try found: see remnant.c */
     rowlock_op busy;    /* who was in the way of the last try; no name: none was made */
     rlk_conn *bell;     /* of a lock that was waited for, until its tenure has it; or NULL */
     char owner_buffer[ROWLOCK_OWNER_MAX + 1];
@@ -184,6 +185,7 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
         }
         a->tenures[i]->fence = a->ops[i].fence;
         a->tenures[i]->acquired_us = now;
+        rlk_tenure_outlives(a->tenures[i], a->ops[i].remaining_us);
         if (a->options.max_hold_ms != 0)
             bound_hold(a->tenures[i], sent, a->options.max_hold_ms);
         rlk_tenure_prolong(a->tenures[i], deadline);
@@ -225,9 +227,11 @@ static int try_once(acquisition *a, int busy_as, rowlock_lock **out, rowlock_err
     const rowlock_op *busy;
     rlk_sent sent;
     int64_t bound = a->client->call_timeout_us;
-    int rc = a->n == 1 ? rlk_combine(a->client, RLK_ACQUIRE, a->ops, bound, &sent, err)
-                       : rlk_call(a->client, bound, do_acquire, a, &sent, err);
+    int rc = rlk_remnants_look(&a->has_remnant, a->client, a->tenures, a->ops, a->n, bound, err);
 
+    if (rc == ROWLOCK_OK && !a->has_remnant)
+        rc = a->n == 1 ? rlk_combine(a->client, RLK_ACQUIRE, a->ops, bound, &sent, err)
+                       : rlk_call(a->client, bound, do_acquire, a, &sent, err);
     if (rc != ROWLOCK_OK)
         return rc;
     busy = rlk_obstacle(a->ops, a->n);
@@ -237,9 +241,12 @@ static int try_once(acquisition *a, int busy_as, rowlock_lock **out, rowlock_err
     return rlk_report_busy(a->options.holder, busy_as, busy, err);
 }
 
-/* BUSY with oneself as the live holder: somebody keeps the row locked for a moment. */
+/* BUSY with oneself as the live holder: somebody keeps the row locked for a moment, or a lease that
+ * is lost here has not ended there. */
 static int is_own(const acquisition *a)
 {
+    if (a->has_remnant)
+        return 1;
     return a->n == 1 && a->busy.name != NULL && a->busy.remaining_us > 0 &&
            strcmp(a->busy.holder, a->owner) == 0;
 }
@@ -296,12 +303,14 @@ static int acquire_in_line(acquisition *a, const rlk_wait *wait, rowlock_lock **
     return rc == ROWLOCK_TIMEOUT && !a->is_granted ? time_is_up(a, out, err) : rc;
 }
 
+/* Now, or a moment ago. */
 static int is_held(const acquisition *a)
 {
     int yes;
 
     pthread_mutex_lock(&a->client->mutex);
-    yes = rlk_tenures_has(&a->client->tenures, a->tenures[0]);
+    yes = rlk_tenures_has(&a->client->tenures, a->tenures[0]) ||
+          rlk_tenures_remnant(&a->client->tenures, a->tenures[0]) != NULL;
     pthread_mutex_unlock(&a->client->mutex);
     return yes;
 }

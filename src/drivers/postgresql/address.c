@@ -25,7 +25,7 @@ static int has_foreign_scheme(const char *address)
 }
 
 /* A URI in which a password with @ / or ? in it was not encoded: libpq would take a part of it for
- * the host or the port, and say so in its messages. */
+ * the host, the port or an option behind the ?, and say so in its messages. */
 static int is_ambiguous(const char *address)
 {
     const char *start = strstr(address, "://"), *at, *host;
@@ -35,6 +35,8 @@ static int is_ambiguous(const char *address)
         return 0;
     start += 3;
     whole = strcspn(start, "?");
+    if (strchr(start + whole, '@') != NULL)
+        return 1;
     at = memchr(start, '@', whole);
     if (at != NULL && (memchr(at + 1, '@', whole - (size_t)(at + 1 - start)) != NULL ||
                        memchr(start, '/', (size_t)(at - start)) != NULL))
@@ -102,7 +104,7 @@ static void set_all(settings *all, const PQconninfoOption *given, const char *us
     set_default(all, given, "keepalives_count", "3");
     set_default(all, given, "tcp_user_timeout", user_timeout);
     if (getenv("PGTARGETSESSIONATTRS") == NULL && host_count(given) > 1)
-        set_default(all, given, "target_session_attrs", "primary");
+        set_default(all, given, "target_session_attrs", "read-write");
 }
 
 int pg_connect_start(PGconn **out, const char *address, uint32_t timeout_ms, rowlock_error *err)
@@ -118,8 +120,8 @@ int pg_connect_start(PGconn **out, const char *address, uint32_t timeout_ms, row
                         "or a string like 'host=db dbname=shop'");
     if (is_ambiguous(address))
         return rlk_fail(err, ROWLOCK_EINVAL,
-                        "malformed address: the port is not a number, or a password holds @ / ? or "
-                        ": that must be written as %%40 %%2F %%3F %%3A");
+                        "malformed address: the port is not a number, or a password or an option "
+                        "holds @ / ? or : that must be written as %%40 %%2F %%3F %%3A");
     given = address[0] == '\0' ? NULL : PQconninfoParse(address, NULL);
     if (given == NULL)
         return rlk_fail(err, ROWLOCK_EINVAL,
