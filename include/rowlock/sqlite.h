@@ -17,6 +17,7 @@
  * - A process that was forked while a client was open, or while the application had a connection of
  *   its own to the file open: SQLite itself is not safe there. Open clients and connections after
  *   fork(), or exec() in the child; a connection that was inherited must be closed first.
+ * - A default VFS other than "unix" or a layer above it.
  *
  * A process that opens the file by itself and closes it (for a copy, or a checksum) drops all of
  * SQLite's locks in it: that is how POSIX locks work. The client notices; it replaces its
@@ -51,8 +52,10 @@ struct sqlite3; /* SQLite's own */
  * be SQLITE_BUSY, and may be sent again.
  *
  * OK; BUSY, TIMEOUT, CANCELLED, ECLOSED; EINVAL (nothing done: a bad argument, a client of another
- * kind, no open transaction, another file); EDRIVER (retryable: roll back and begin again, with
- * BEGIN IMMEDIATE); ESCHEMA; ENOMEM; EFORK. One thread at a time for each connection. */
+ * kind, no open transaction, another file, or one that was opened by another name than the
+ * client's, with nolock=1, immutable=1 or a VFS such as unix-none or unix-dotfile); EDRIVER
+ * (retryable: roll back and begin again, with BEGIN IMMEDIATE); ESCHEMA; ENOMEM; EFORK. One thread
+ * at a time for each connection. */
 ROWLOCK_API int rowlock_sqlite_lock(uint64_t *fences, rowlock_client *client, struct sqlite3 *db,
                                     const char *const *names, size_t n,
                                     const rowlock_tx_options *options, rowlock_error *err);

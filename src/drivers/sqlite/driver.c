@@ -91,6 +91,8 @@ static int set_up(lite_conn *conn, void *payload)
     const char *path = sqlite3_db_filename(conn->db, "main");
     int status = lite_check_place(path, conn->err);
 
+    if (status == ROWLOCK_OK)
+        status = lite_check_vfs(conn->db, "main", ROWLOCK_ECONNECT, conn->err);
     if (status == ROWLOCK_OK && sqlite3_db_readonly(conn->db, "main") == 1)
         status =
             rlk_fail(conn->err, ROWLOCK_ECONNECT, "%s is read-only: locks need to write", path);

@@ -6,6 +6,7 @@
  *   address.c    addresses, and whether the file can be used at all
  *   proc.c       what the kernel says in /proc
  *   filelock.c   whether this process has the lock that SQLite believes it has
+ *   vfs.c        ... and whether it takes the locks that others take
  *   statement.c  prepared statements, calls, transactions, waiting for other writers, checkpoints
  *   fail.c       SQLite's codes as statuses
  *   clock.c      rowlock_now()
@@ -104,6 +105,11 @@ void lite_file_lock_close(lite_conn *conn);
 
 /* The same of a connection of the application's. */
 int lite_has_file_lock(const char *path);
+
+/* ---- vfs.c */
+
+/* Does the connection lock this database as everybody else does? If not, the status is returned. */
+int lite_check_vfs(sqlite3 *db, const char *schema, int status, rowlock_error *err);
 
 /* ---- statement.c */
 

@@ -122,6 +122,8 @@ static int check_file(guest *g, const char *path)
     int moved = 0;
     int status = find_schema(g, path);
 
+    if (status == ROWLOCK_OK)
+        status = lite_check_vfs(g->conn.db, g->schema, ROWLOCK_EINVAL, g->conn.err);
     if (status != ROWLOCK_OK)
         return status;
     if (sqlite3_db_readonly(g->conn.db, g->schema) == 1)
