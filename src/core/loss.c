@@ -64,6 +64,7 @@ static int find_loss(rowlock_client *client, const rlk_tenure *tenure, int64_t u
 
 void rlk_lose_by_answer(rlk_tenure *tenure)
 {
+    tenure->is_over = 1;
     if (atomic_load(&tenure->lost))
         return;
     tenure->is_asked = 1;
