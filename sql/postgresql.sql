@@ -1132,7 +1132,9 @@ SELECT pg_advisory_xact_lock(hashtextextended('rowlock_schema', 0))
 -- name: server
 -- The first statement, whatever the search_path is. backend_pid differs from what the connection was
 -- told if a pooler stands in between.
-SELECT pg_catalog.pg_backend_pid() AS backend_pid, pg_catalog.pg_is_in_recovery() AS is_standby
+-- is_read_only is what the server, the database and the role say, whatever the session was told since.
+SELECT pg_catalog.pg_backend_pid() AS backend_pid, pg_catalog.pg_is_in_recovery() AS is_standby,
+       pg_catalog.set_config('default_transaction_read_only', NULL, true)::boolean AS is_read_only
 
 -- name: path_given
 -- The search_path that the role, the database and the address give, for one transaction.
@@ -1162,15 +1164,21 @@ SELECT pg_catalog.replace(n.nspname::pg_catalog.text, '"', '""') AS place, r.fou
 -- $4 commits are not waited for; tx_reset takes that back for the application's transactions
 -- Whatever the role's or the database's defaults are. The plan is always the primary key, row by
 -- row: not a scan because the table was small or unknown when the plan was made. So it is the same for
--- any parameters, and made once.
+-- any parameters, and made once. transaction_timeout is there since version 17.
+-- But default_transaction_read_only stays what it is: so a primary that was replaced says that it may not
+-- be written. Through a pooler it is what it was before another client changed it.
 -- From here on only functions, operators and types of pg_catalog are found; this statement itself comes
 -- before that and names their schema.
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', $3::boolean),
        pg_catalog.set_config('lock_timeout', $1::pg_catalog.text, $3::boolean),
        pg_catalog.set_config('statement_timeout', $2::pg_catalog.text, $3::boolean),
        pg_catalog.set_config('default_transaction_isolation', 'read committed', $3::boolean),
-       pg_catalog.set_config('default_transaction_read_only', 'off', $3::boolean),
+       CASE WHEN $3::boolean THEN
+                 pg_catalog.set_config('transaction_read_only',
+                     pg_catalog.set_config('default_transaction_read_only', NULL, true), true) END,
        pg_catalog.set_config('default_transaction_deferrable', 'off', $3::boolean),
+       CASE WHEN pg_catalog.current_setting('transaction_timeout', true) IS NOT NULL
+            THEN pg_catalog.set_config('transaction_timeout', '0', $3::boolean) END,
        pg_catalog.set_config('synchronous_commit',
                   CASE WHEN $4::boolean THEN 'off'
                        WHEN pg_catalog.current_setting('synchronous_commit')
@@ -1185,6 +1193,10 @@ SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', $3::boolean),
        pg_catalog.set_config('jit', 'off', $3::boolean)
 
 -- name: begin
+BEGIN ISOLATION LEVEL READ COMMITTED
+
+-- name: begin_pooled
+-- `session` comes next, and makes it read-only if it is to be.
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE
 
 -- name: commit
@@ -1438,9 +1450,10 @@ SELECT pg_catalog.set_config('lock_timeout',
 SELECT set_config(s.name, NULL, true), txid_current()
   FROM unnest(ARRAY['search_path', 'statement_timeout',
                     'default_transaction_isolation',
-                    'default_transaction_read_only', 'default_transaction_deferrable',
+                    'default_transaction_deferrable', 'transaction_timeout',
                     'synchronous_commit', 'plan_cache_mode', 'random_page_cost', 'enable_seqscan',
                     'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit']) AS s (name)
+ WHERE pg_catalog.current_setting(s.name, true) IS NOT NULL
 
 -- name: tx_ready
 -- The last of those settings, as a command: a SELECT, though it is done, would keep its snapshot until

@@ -32,6 +32,7 @@ const char *pg_text_of(pg_statement statement)
         [PG_PLACE] = SQL_PLACE,
         [PG_SESSION] = SQL_SESSION,
         [PG_BEGIN] = SQL_BEGIN,
+        [PG_BEGIN_POOLED] = SQL_BEGIN_POOLED,
         [PG_COMMIT] = SQL_COMMIT,
         [PG_ROLLBACK] = SQL_ROLLBACK,
         [PG_PREPARE] = SQL_PREPARE,
@@ -98,11 +99,12 @@ static void ignore_notice(void *payload, const PGresult *result)
     (void)result;
 }
 
-/* Is it the primary, and does a pooler stand in between? */
+/* Is it a primary that may be written, and does a pooler stand in between? What it is not it may
+ * become at any moment. */
 static int look_at_server(pg_link *conn, int64_t deadline, rowlock_error *err)
 {
     PGresult *result;
-    int status, is_standby;
+    int status, is_standby, is_read_only;
 
     pg_params_clear(&conn->params);
     status = pg_call_bare(conn, PG_SERVER, &result, deadline, err);
@@ -110,11 +112,16 @@ static int look_at_server(pg_link *conn, int64_t deadline, rowlock_error *err)
         return status;
     conn->is_pooled = pg_get_int(result, 0, 0) != PQbackendPID(conn->pg);
     is_standby = pg_get_bool(result, 0, 1);
+    is_read_only = pg_get_bool(result, 0, 2);
     PQclear(result);
     if (is_standby)
         return rlk_fail_native(
-            err, ROWLOCK_ECONNECT, 0, "25006", 0,
+            err, ROWLOCK_ECONNECT, 0, "25006", 1,
             "the server is a standby, which is read-only: connect to the primary");
+    if (is_read_only)
+        return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, "25006", 1,
+                               "the server is read-only for this role and database "
+                               "(default_transaction_read_only): connect to the primary");
     return ROWLOCK_OK;
 }
 

@@ -222,7 +222,8 @@ static int queue_in_transaction(pg_link *conn, exchange *x, pg_statement stateme
                                 int only_transaction)
 {
     pg_session_params(&conn->session_params, conn, left_ms, only_transaction);
-    if (queue(conn, x, NULL, conn->sql[PG_BEGIN].data, NULL) < 0)
+    if (queue(conn, x, NULL, conn->sql[only_transaction ? PG_BEGIN_POOLED : PG_BEGIN].data, NULL) <
+        0)
         return 0;
     x->session = queue(conn, x, NULL, conn->sql[PG_SESSION].data, &conn->session_params);
     if (x->session < 0)
@@ -348,8 +349,8 @@ static int exchange_all(pg_link *conn, queue_fn fill, pg_statement statement, PG
         return rlk_fail_native(err, ROWLOCK_EDRIVER, 0, NULL, 1,
                                "no time was left to ask the server");
     if (pg_sql(conn, statement) == NULL || pg_sql(conn, PG_BEGIN) == NULL ||
-        pg_sql(conn, PG_SESSION) == NULL || pg_sql(conn, PG_COMMIT) == NULL ||
-        conn->params.bytes.failed)
+        pg_sql(conn, PG_BEGIN_POOLED) == NULL || pg_sql(conn, PG_SESSION) == NULL ||
+        pg_sql(conn, PG_COMMIT) == NULL || conn->params.bytes.failed)
         return rlk_fail_memory(err);
     status = pg_check_idle(conn->pg, err);
     if (status != ROWLOCK_OK)

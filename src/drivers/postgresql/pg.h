@@ -61,6 +61,7 @@ typedef enum pg_statement {
     PG_PLACE,
     PG_SESSION,
     PG_BEGIN,
+    PG_BEGIN_POOLED,
     PG_COMMIT,
     PG_ROLLBACK,
     PG_PREPARE,

@@ -45,7 +45,7 @@ static int begin(pg_link *conn, int64_t deadline, rowlock_error *err)
     int status;
 
     pg_params_clear(&conn->params);
-    status = step(conn, PG_BEGIN, NULL, deadline, err);
+    status = step(conn, PG_BEGIN_POOLED, NULL, deadline, err);
     if (status != ROWLOCK_OK)
         return status;
     pg_migration_params(&conn->params, (deadline - rlk_clock_us()) / 1000);

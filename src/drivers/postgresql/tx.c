@@ -110,8 +110,8 @@ static int gone(const PGconn *pg, int got, rowlock_error *err)
 
 static int has_all_texts(pg_link *conn)
 {
-    static const pg_statement used[] = {PG_BEGIN,   PG_SESSION,  PG_TX_LIMITS, PG_TX_LOCK,
-                                        PG_TX_LOOK, PG_TX_RESET, PG_ROLLBACK};
+    static const pg_statement used[] = {PG_BEGIN,   PG_BEGIN_POOLED, PG_SESSION,  PG_TX_LIMITS,
+                                        PG_TX_LOCK, PG_TX_LOOK,      PG_TX_RESET, PG_ROLLBACK};
 
     for (size_t i = 0; i < sizeof used / sizeof *used; i++) {
         if (pg_sql(conn, used[i]) == NULL)
@@ -128,7 +128,7 @@ static int undo(pg_link *conn, const pg_try *try, pg_verdict verdict, rowlock_er
 
     pg_trip_add(&trip, conn->sql[PG_ROLLBACK].data, NULL);
     if (verdict == PG_LEASED) {
-        pg_trip_add(&trip, conn->sql[PG_BEGIN].data, NULL);
+        pg_trip_add(&trip, conn->sql[conn->is_pooled ? PG_BEGIN_POOLED : PG_BEGIN].data, NULL);
         pg_trip_add(&trip, conn->sql[PG_SESSION].data, &conn->session_params);
         pg_trip_add(&trip, conn->sql[PG_TX_LOOK].data, &try->look);
         pg_trip_add(&trip, conn->sql[PG_ROLLBACK].data, NULL);
@@ -181,7 +181,7 @@ static int own_lock(pg_link *conn, pg_try *try, uint32_t timeout_ms, rowlock_err
     status = pg_check_idle(conn->pg, err);
     if (status != ROWLOCK_OK)
         return status;
-    pg_trip_add(&trip, conn->sql[PG_BEGIN].data, NULL);
+    pg_trip_add(&trip, conn->sql[conn->is_pooled ? PG_BEGIN_POOLED : PG_BEGIN].data, NULL);
     pg_trip_add(&trip, conn->sql[PG_SESSION].data, &conn->session_params);
     limits = trip.count;
     pg_trip_add(&trip, conn->sql[PG_TX_LIMITS].data, &try->limits);
