@@ -1164,7 +1164,7 @@ SELECT pg_catalog.replace(n.nspname::pg_catalog.text, '"', '""') AS place, r.fou
 -- $4 commits are not waited for; tx_reset takes that back for the application's transactions
 -- Whatever the role's or the database's defaults are. The plan is always the primary key, row by
 -- row: not a scan because the table was small or unknown when the plan was made. So it is the same for
--- any parameters, and made once.
+-- any parameters, and made once. transaction_timeout is there since version 17.
 -- But default_transaction_read_only stays what it is: so a primary that was replaced says that it may not
 -- be written. Through a pooler it is what it was before another client changed it.
 -- From here on only functions, operators and types of pg_catalog are found; this statement itself comes
@@ -1177,6 +1177,8 @@ SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', $3::boolean),
                  pg_catalog.set_config('transaction_read_only',
                      pg_catalog.set_config('default_transaction_read_only', NULL, true), true) END,
        pg_catalog.set_config('default_transaction_deferrable', 'off', $3::boolean),
+       CASE WHEN pg_catalog.current_setting('transaction_timeout', true) IS NOT NULL
+            THEN pg_catalog.set_config('transaction_timeout', '0', $3::boolean) END,
        pg_catalog.set_config('synchronous_commit',
                   CASE WHEN $4::boolean THEN 'off'
                        WHEN pg_catalog.current_setting('synchronous_commit')
@@ -1448,9 +1450,10 @@ SELECT pg_catalog.set_config('lock_timeout',
 SELECT set_config(s.name, NULL, true), txid_current()
   FROM unnest(ARRAY['search_path', 'statement_timeout',
                     'default_transaction_isolation',
-                    'default_transaction_deferrable',
+                    'default_transaction_deferrable', 'transaction_timeout',
                     'synchronous_commit', 'plan_cache_mode', 'random_page_cost', 'enable_seqscan',
                     'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit']) AS s (name)
+ WHERE pg_catalog.current_setting(s.name, true) IS NOT NULL
 
 -- name: tx_ready
 -- The last of those settings, as a command: a SELECT, though it is done, would keep its snapshot until

@@ -61,8 +61,9 @@ struct sqlite3; /* SQLite's own */
  * OK; BUSY, TIMEOUT, CANCELLED, ECLOSED; EINVAL (nothing done: a bad argument, a client of another
  * kind, no open transaction, another file, or one that was opened by another name than the
  * client's, with nolock=1, immutable=1 or a VFS such as unix-none or unix-dotfile); EDRIVER
- * (retryable: roll back and begin again, with BEGIN IMMEDIATE); ESCHEMA; ENOMEM; EFORK. One thread
- * at a time for each connection. */
+ * (retryable: roll back and begin again, with BEGIN IMMEDIATE); EPOOL (the client could not use the
+ * database on a connection of its own, all were in use perhaps: nothing done, the transaction goes
+ * on, and is yours to end); ESCHEMA; ENOMEM; EFORK. One thread at a time for each connection. */
 ROWLOCK_API int rowlock_sqlite_lock(uint64_t *fences, rowlock_client *client, struct sqlite3 *db,
                                     const char *const *names, size_t n,
                                     const rowlock_tx_options *options, rowlock_error *err);
@@ -74,7 +75,8 @@ ROWLOCK_API int rowlock_sqlite_lock(uint64_t *fences, rowlock_client *client, st
  * after the COMMIT.
  *
  * OK: what the transaction writes is committed under the lock, or not at all. LOST: roll back.
- * EDRIVER, retryable: another transaction writes. EINVAL, ESCHEMA, ECLOSED, EFORK as above. */
+ * EDRIVER, retryable: another transaction writes. EINVAL, EPOOL, ESCHEMA, ECLOSED, EFORK as above.
+ */
 ROWLOCK_API int rowlock_sqlite_guard(rowlock_lock *lock, struct sqlite3 *db, rowlock_error *err);
 
 /* The connection of a transaction that rowlock_tx_begin() began, for statements of the

@@ -198,6 +198,10 @@ int my_native_run(my_conn *conn, MYSQL_RES **out, rowlock_error *err);
 int my_errno_status(int code, int *retryable);
 int my_is_denied(int code); /* a privilege is missing */
 
+/* Was it refused because the server is read-only? See sql/mysql.sql. */
+int my_is_read_only(MYSQL *mysql);
+#define MY_READ_ONLY "the server is read-only: connect to the primary"
+
 /* Frees what a connection has but its MYSQL *. */
 void my_conn_free(my_conn *conn);
 

@@ -2,6 +2,7 @@
  *
  * What a handle is told before it connects: first what the option files say, then what the address
  * says, then what must not be otherwise. The last word wins. */
+#include <stdio.h>
 #include <string.h>
 
 #include "my.h"
@@ -146,6 +147,46 @@ static void set_address(MYSQL *mysql, const my_address *address)
         mysql_options(mysql, MYSQL_OPT_PROTOCOL, &protocol);
 }
 
+/* LOAD DATA LOCAL: a server may ask for a file of its choice, whatever the statement was. Nobody
+ * here reads files for it: neither the library, nor these. */
+static int refuse_file(void **handle, const char *name, void *unused)
+{
+    (void)name;
+    (void)unused;
+    *handle = NULL;
+    return 1;
+}
+
+static int read_no_file(void *handle, char *buffer, unsigned size)
+{
+    (void)handle;
+    (void)buffer;
+    (void)size;
+    return -1;
+}
+
+static void close_no_file(void *handle)
+{
+    (void)handle;
+}
+
+static int say_why(void *handle, char *message, unsigned size)
+{
+    enum { CLIENT_UNKNOWN_ERROR = 2000 };
+
+    (void)handle;
+    snprintf(message, size, "the server asked for a file of the client's");
+    return CLIENT_UNKNOWN_ERROR;
+}
+
+static void forbid_files(MYSQL *mysql)
+{
+    unsigned no = 0;
+
+    mysql_options(mysql, MYSQL_OPT_LOCAL_INFILE, &no);
+    mysql_set_local_infile_handler(mysql, refuse_file, read_no_file, close_no_file, say_why, NULL);
+}
+
 MYSQL *my_client_new(const my_address *address)
 {
     MYSQL *mysql = mysql_init(NULL);
@@ -156,5 +197,6 @@ MYSQL *my_client_new(const my_address *address)
     mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
     set_address(mysql, address);
     set_own_options(mysql, address);
+    forbid_files(mysql);
     return mysql;
 }
