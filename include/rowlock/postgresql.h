@@ -6,10 +6,13 @@
  * a conninfo string (host=db dbname=shop). Passwords also from PGPASSWORD and .pgpass. Works
  * through PgBouncer in transaction mode.
  *
+ * Without an sslmode libpq prefers TLS, but goes on without it where the server offers none, and
+ * looks at no certificate: say sslmode=verify-full, and sslrootcert, where others share the network.
+ *
  * A standby, and a server on which default_transaction_read_only is on for the client's role or
- * database, grant nothing: ECONNECT, retryable, at the moment of asking. Several hosts in the
- * address (postgresql://user@a,b/db) are tried in turn until one can be written, unless
- * target_session_attrs says otherwise: so a client follows a switchover.
+ * database, grant nothing: ECONNECT, retryable, at the moment of asking. Several hosts, in the
+ * address (postgresql://user@a,b/db), in PGHOST or in a service file, are tried in turn until one
+ * can be written, unless target_session_attrs says otherwise: so a client follows a switchover.
  *
  * Only functions, operators and types of pg_catalog run in our statements, whatever somebody else
  * has created in a schema of the search_path: the connections of the client search pg_catalog

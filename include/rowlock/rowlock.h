@@ -216,7 +216,9 @@ typedef struct rowlock_options {
     int64_t ttl_ms;     /* lease of locks that name none; 30,000 */
     int64_t call_timeout_ms;    /* one call's bound on the database, retries included; 5,000 */
     int64_t connect_timeout_ms; /* bound of one attempt to connect; 3,000 */
-    uint32_t max_connections;   /* opened as needed; rowlock_tx_begin() may have as many again; 5 */
+    uint32_t max_connections;   /* opened as needed; rowlock_tx_begin() may have as many again; 5.
+                                 * While locks are held the last one is reserved for renewals and
+                                 * releases; if this is 1 all calls share it, and these come first */
     int32_t schema_policy;      /* enum rowlock_schema_policy */
     rowlock_event_fn on_event;  /* told what happens, see rowlock_event; none */
     void *event_payload;
@@ -569,8 +571,8 @@ typedef struct rowlock_reap_options {
 #define ROWLOCK_REAP_OPTIONS_INIT ROWLOCK_INIT_(rowlock_reap_options)
 
 /* Deletes rows of locks that nobody has held for long, and puts their number into *out (may be
- * NULL). Deletes none whose fence could be given again. Any thread; any number of processes at
- * once. */
+ * NULL). Their fences are not given again, whichever way the server's clock is set. Any thread; any
+ * number of processes at once. */
 ROWLOCK_API int rowlock_reap(uint64_t *out, rowlock_client *client,
                              const rowlock_reap_options *options, rowlock_error *err);
 

@@ -16,6 +16,7 @@ typedef struct acquisition {
     rowlock_acquire_options options;
     const char *owner;
     int is_adopted; /* the hold is another's: it is not undone */
+    int is_counted; /* among the client's acquiring calls; under the mutex */
     int64_t since_us;
     size_t n;
     rowlock_op *ops;
@@ -64,9 +65,17 @@ static int check(acquisition *a, rowlock_error *err)
     return is_watched(options) ? rlk_watch_start(a->client, err) : ROWLOCK_OK;
 }
 
+/* Under the mutex. */
+static void count_acquiring(acquisition *a, int is_counted)
+{
+    a->client->acquiring += (uint32_t)(is_counted - a->is_counted);
+    a->is_counted = is_counted;
+}
+
 static void discard(acquisition *a)
 {
     pthread_mutex_lock(&a->client->mutex);
+    count_acquiring(a, 0);
     for (size_t i = 0; i < a->n; i++) {
         if (a->tenures != NULL && a->tenures[i] != NULL)
             rlk_tenure_unref(a->tenures[i]);
@@ -92,6 +101,7 @@ static int reserve(acquisition *a)
         return 0;
     pthread_mutex_lock(&a->client->mutex);
     room = rlk_tenures_reserve(&a->client->tenures, a->n);
+    count_acquiring(a, 1);
     pthread_mutex_unlock(&a->client->mutex);
     return room;
 }
@@ -201,6 +211,7 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
         a->locks[i]->client = a->client;
         a->locks[i]->tenure = rlk_tenures_attach(&a->client->tenures, a->tenures[i]);
         a->client->refs++;
+        a->client->handles++;
         out[a->order[i]] = a->locks[i];
         take_bell(a, a->locks[i]->tenure);
         a->locks[i] = NULL;
@@ -305,6 +316,11 @@ static int acquire_in_line(acquisition *a, const rlk_wait *wait, rowlock_lock **
     int rc;
 
     a->out = out;
+    if (!a->options.renew) { /* it is released on the connection that it waits on */
+        pthread_mutex_lock(&a->client->mutex);
+        count_acquiring(a, 0);
+        pthread_mutex_unlock(&a->client->mutex);
+    }
     rc = rlk_queue_acquire(a->client, a->ops, a->n, wait, was_granted, a, err);
     return rc == ROWLOCK_TIMEOUT && !a->is_granted ? time_is_up(a, out, err) : rc;
 }

@@ -122,15 +122,20 @@ int64_t rlk_tenure_ttl(const rlk_tenure *tenure, int64_t ttl_us);
 
 typedef struct rlk_conn {
     struct rlk_conn *next;
+    int is_keeping;      /* in use by a renewal or a release */
     max_align_t state[]; /* the driver's */
 } rlk_conn;
 
-/* What connections are for; each use has a bound of its own. */
+/* What connections are for; each use has a bound of its own. While there are handles the last
+ * connection is reserved for RLK_USE_KEEP: the other uses open another one, or fail. Calls use one
+ * less than max_connections then; if that is 1, they share it and KEEP comes first. Transactions
+ * and waiters leave it to those, too, who are about to get a handle. */
 typedef enum rlk_use {
     RLK_USE_CALL, /* one call; idle connections count here */
     RLK_USE_TX,   /* a transaction */
     RLK_USE_WAIT, /* a thread that waits, and then its lock, until that is released */
-    RLK_USES
+    RLK_USES,
+    RLK_USE_KEEP = RLK_USES /* one call that renews or releases; counts as RLK_USE_CALL */
 } rlk_use;
 
 /* A call that waits, in its thread's own memory. Threads of one client that want the same name form
@@ -277,6 +282,11 @@ struct rowlock_client {
     pthread_mutex_t mutex;  /* guards what follows */
     pthread_cond_t changed; /* a connection came back, a call left */
     rlk_conn *idle;
+    uint32_t idle_count;
+    uint32_t keeping;      /* connections in use by renewals and releases */
+    uint32_t keep_waiting; /* renewals and releases that wait for one */
+    uint32_t handles;      /* not released yet */
+    uint32_t acquiring;    /* calls that may get some, and have no bell to release them on */
     uint32_t connections[RLK_USES];
     uint32_t calls; /* threads inside the library with this client */
     size_t refs;    /* the user's pointer and each handle */
@@ -315,7 +325,8 @@ void rlk_client_unref(rowlock_client *client);
 /* A connection, an idle one or a new one, by the deadline (local clock); else a status. It goes
  * back by rlk_pool_put(), or, if it must not be used again, by rlk_pool_drop(), which also closes
  * the idle ones: what killed one has most likely killed the others. */
-int rlk_pool_get(rlk_conn **out, rowlock_client *client, int64_t deadline_us, rowlock_error *err);
+int rlk_pool_get(rlk_conn **out, rowlock_client *client, rlk_use use, int64_t deadline_us,
+                 rowlock_error *err);
 void rlk_pool_put(rowlock_client *client, rlk_conn *conn);
 void rlk_pool_drop(rowlock_client *client, rlk_conn *conn);
 void rlk_pool_close_idle(rowlock_client *client);
@@ -337,15 +348,19 @@ typedef int (*rlk_call_fn)(rowlock_client *client, void *conn, uint32_t timeout_
 int rlk_call(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg, rlk_sent *sent,
              rowlock_error *err);
 
+/* The same, as RLK_USE_KEEP: for renewals and releases. */
+int rlk_call_keep(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg,
+                  rlk_sent *sent, rowlock_error *err);
+
 /* The same in two parts: the first try, by the deadline, with no callback of the user's (*again: it
  * leaves room for another); and all that comes after it. And once more, as a whole, after a try of
  * which `sent` still counts. err is not NULL in these. */
-int rlk_call_first(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
-                   rlk_sent *sent, int *again, rowlock_error *err);
-int rlk_call_rest(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
-                  rlk_sent *sent, int rc, int again, rowlock_error *err);
-int rlk_call_again(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
-                   rlk_sent *sent, rowlock_error *err);
+int rlk_call_first(rowlock_client *client, rlk_use use, int64_t deadline_us, rlk_call_fn fn,
+                   void *arg, rlk_sent *sent, int *again, rowlock_error *err);
+int rlk_call_rest(rowlock_client *client, rlk_use use, int64_t deadline_us, rlk_call_fn fn,
+                  void *arg, rlk_sent *sent, int rc, int again, rowlock_error *err);
+int rlk_call_again(rowlock_client *client, rlk_use use, int64_t deadline_us, rlk_call_fn fn,
+                   void *arg, rlk_sent *sent, rowlock_error *err);
 
 /* The same on a connection that is lent; after OK it stays with the caller, in *kept. BUSY: there
  * was none to be lent, and err says so. */

@@ -85,13 +85,13 @@ int rlk_send_renew(rowlock_client *client, rowlock_op *op, rlk_sent *sent, rowlo
 int rlk_send_renewals(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us,
                       rlk_sent *sent, rowlock_error *err)
 {
-    return rlk_call(client, bound_us, do_renew, &(batch){ops, n}, sent, err);
+    return rlk_call_keep(client, bound_us, do_renew, &(batch){ops, n}, sent, err);
 }
 
 int rlk_send_release(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us,
                      rlk_sent *sent, rowlock_error *err)
 {
-    return rlk_call(client, bound_us, do_release, &(batch){ops, n}, sent, err);
+    return rlk_call_keep(client, bound_us, do_release, &(batch){ops, n}, sent, err);
 }
 
 /* Sends one release until the row is as the request expects it: another thread, or another process
@@ -406,6 +406,7 @@ int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err)
         }
         pthread_mutex_lock(&client->mutex);
         rlk_tenure_unref(l->tenure);
+        client->handles--;
         pthread_mutex_unlock(&client->mutex);
         rlk_client_unref(client);
     }

@@ -99,6 +99,7 @@ static void test_late_reentry_gives_back_its_own_hold_only(void **state)
 
     (void)state;
     options.ttl_ms = 100;
+    open_another(client);
     fake_slow(0, 59000 * MS); /* by now even the outer lease has ended here, but not there */
     assert_status(ECONNECT, rowlock_acquire(&inner, client, "a", &options, NULL));
     fake_slow(0, 0);
