@@ -399,6 +399,15 @@ ROWLOCK_API const char *rowlock_owner(const rowlock_lock *lock);
  * by rowlock_close()); EFORK; EINVAL. */
 ROWLOCK_API int rowlock_release(rowlock_lock **lock, rowlock_error *err);
 
+/* Gives back n holds of one client, in one round trip where no name is there twice: one more for
+ * each re-entry, and for each that others of the same owner change at that moment. All handles are
+ * freed and all of `locks` set to NULL, whatever the answer; entries that are NULL are passed over.
+ * `statuses` is an array of n for the answer to each, or NULL: as rowlock_release(), OK for NULL.
+ * Returns OK if all are, else the first of them that is not. EINVAL (locks of several clients, or
+ * one twice) and ENOMEM: nothing is done. */
+ROWLOCK_API int rowlock_release_many(int *statuses, rowlock_lock **locks, size_t n,
+                                     rowlock_error *err);
+
 /* Gives the handle up and leaves the lock as it is: nothing is sent, it is not renewed any more,
  * and rowlock_close() does not release it. It is free when its ttl has passed (a renewal under way
  * may still count), unless whoever knows name, owner and fence goes on with rowlock_adopt(), in

@@ -407,6 +407,17 @@ int rlk_lost(rowlock_error *err);
 typedef int (*rlk_let_go_fn)(rowlock_client *client, rowlock_lock *lock, rowlock_error *err);
 int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err);
 
+/* What the answer to a release means for its tenure: OK, LOST or EUNKNOWN. `is_repeated`: an
+ * earlier request may have been carried out. Then numbers, events, and whoever waits in the line of
+ * this process, unless it was handed the lock. */
+int rlk_release_answer(rowlock_client *client, rlk_tenure *tenure, const rowlock_op *op,
+                       int is_repeated, rowlock_error *err);
+void rlk_release_note(rowlock_client *client, rlk_tenure *tenure, int rc, int handed);
+
+/* Frees a handle that is not watched, and what it pins; after fork() nothing that is the parent's.
+ */
+void rlk_handle_free(rowlock_lock *lock, int is_forked);
+
 /* The local deadline of a lease: counted from before the request, less a margin. No more than the
  * ttl that the request asked for, whatever is left by the database's clock, which may have been set
  * back. */
