@@ -156,8 +156,8 @@ static void our_search_path_finds_none(void **state)
 /* Those that run under any search_path. */
 static void what_comes_before_finds_none(void **state)
 {
-    static const pg_statement before[] = {PG_SERVER,  PG_PATH_GIVEN, PG_PLACE,
-                                          PG_SESSION, PG_TX_PATH,    PG_TX_SAME};
+    static const pg_statement before[] = {PG_SERVER,  PG_PATH_GIVEN, PG_PLACE,        PG_SESSION,
+                                          PG_TX_PATH, PG_TX_SAME,    PG_DIAGNOSE_PATH};
 
     (void)state;
     for (size_t i = 0; i < sizeof before / sizeof *before; i++) {

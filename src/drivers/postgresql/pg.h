@@ -96,6 +96,7 @@ typedef enum pg_statement {
     PG_WAITERS,
     PG_DIAGNOSE_SERVER,
     PG_DIAGNOSE_TABLES,
+    PG_DIAGNOSE_PATH,
     PG_STATEMENT_COUNT
 } pg_statement;
 
