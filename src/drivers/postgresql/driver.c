@@ -207,6 +207,7 @@ const rowlock_driver *rowlock_postgresql(void)
         .waiters = pg_waiters,
         .diagnose = pg_diagnose,
         .exchange = pg_exchange,
+        .schema_of = pg_schema_of,
     };
 
     return &driver;

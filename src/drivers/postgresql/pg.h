@@ -256,6 +256,8 @@ int pg_unchanged(int status, rowlock_error *err);
  * one has them, or they are no tables. Else OK, or as pg_call(). */
 int pg_find_place(pg_link *conn, int64_t deadline, rowlock_error *err);
 
+const char *pg_schema_of(const void *conn); /* the slot of driver.h */
+
 /* Runs one statement under the search_path that the session was given. Every function, operator
  * and type in it must have its schema. */
 int pg_call_on_path(pg_link *conn, pg_statement statement, PGresult **out, int64_t deadline,
