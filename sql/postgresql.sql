@@ -1159,7 +1159,13 @@ SELECT pg_advisory_xact_lock(hashtextextended('rowlock_schema', 0))
 -- told if a pooler stands in between.
 -- is_read_only is what the server, the database and the role say, whatever the session was told since.
 SELECT pg_catalog.pg_backend_pid() AS backend_pid, pg_catalog.pg_is_in_recovery() AS is_standby,
-       pg_catalog.set_config('default_transaction_read_only', NULL, true)::boolean AS is_read_only
+       pg_catalog.set_config('default_transaction_read_only', NULL, true)::boolean AS is_read_only,
+       pg_catalog.version() AS version,
+       pg_catalog.to_regprocedure('sys.dsql_major_version()') IS NOT NULL AS has_dsql_version
+
+-- name: version
+-- For servers that are not PostgreSQL and refuse `server`.
+SELECT pg_catalog.version() AS version
 
 -- name: path_given
 -- The search_path that the role, the database and the address give, for one transaction.

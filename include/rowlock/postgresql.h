@@ -7,8 +7,12 @@
  * through PgBouncer in transaction mode.
  *
  * Without an sslmode libpq prefers TLS, but goes on without it where the server offers none, and
- * looks at no certificate: say sslmode=verify-full, and sslrootcert, where others share the
- * network.
+ * looks at no certificate; a server that asks for the password in clear gets it. Say
+ * sslmode=verify-full, and sslrootcert, where others share the network.
+ *
+ * Servers that speak the protocol but do not lock like PostgreSQL are refused by name (ECONNECT):
+ * CockroachDB, YugabyteDB, Redshift, Aurora DSQL, Spanner, Materialize and others, and PostgreSQL
+ * before version 12.
  *
  * A standby, and a server on which default_transaction_read_only is on for the client's role or
  * database, grant nothing: ECONNECT, retryable, at the moment of asking. Several hosts, in the
