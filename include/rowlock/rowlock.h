@@ -106,7 +106,8 @@ typedef struct rowlock_driver rowlock_driver; /* a kind of database, see driver.
     X(EDRIVER, -6, "the database reported an error")                   \
     X(EUNKNOWN, -7, "the outcome is unknown")                          \
     X(ECLOSED, -8, "the client is closed")                             \
-    X(EFORK, -9, "the handle belongs to another process")
+    X(EFORK, -9, "the handle belongs to another process")              \
+    X(EPOOL, -10, "the client has no connection of its own for this")
 
 enum rowlock_status {
 #define ROWLOCK_STATUS_ENUM(name, number, text) ROWLOCK_##name = number,
@@ -208,13 +209,16 @@ typedef struct rowlock_options {
     size_t size;
     const char *prefix; /* of the tables' names: [a-z_][a-z0-9_]{0,30}; "rowlock_" */
     const char *schema; /* where the tables are: [A-Za-z_][A-Za-z0-9_$-]{0,62}; the connection's
-                         * own. PostgreSQL: a schema; MySQL: a database; SQLite has none */
+                         * own. PostgreSQL: a schema, by default the one on the role's search_path
+                         * that has them (two: ESCHEMA); MySQL: a database; SQLite has none */
     const char *owner;  /* of all locks, who may re-enter; by default host, pid, client and
                          * thread, so that each thread is an owner of its own */
     int64_t ttl_ms;     /* lease of locks that name none; 30,000 */
     int64_t call_timeout_ms;    /* one call's bound on the database, retries included; 5,000 */
     int64_t connect_timeout_ms; /* bound of one attempt to connect; 3,000 */
-    uint32_t max_connections;   /* opened as needed; rowlock_tx_begin() may have as many again; 5 */
+    uint32_t max_connections;   /* opened as needed; rowlock_tx_begin() may have as many again; 5.
+                                 * While locks are held the last one is reserved for renewals and
+                                 * releases; if this is 1 all calls share it, and these come first */
     int32_t schema_policy;      /* enum rowlock_schema_policy */
     rowlock_event_fn on_event;  /* told what happens, see rowlock_event; none */
     void *event_payload;
@@ -312,7 +316,8 @@ typedef struct rowlock_acquire_options {
  * that is LOST here is not re-entered: until its lease has ended in the database, too, the lock is
  * BUSY also to its last owner, who is shown as the holder.
  *
- * OK; BUSY (no wait asked for); TIMEOUT; CANCELLED; EINVAL; ECONNECT (certainly not acquired);
+ * OK; BUSY (no wait asked for); TIMEOUT; CANCELLED; EINVAL; ECONNECT (certainly not acquired; also
+ * if the answer came when the lease it granted had ended: within wait_ms it is asked for again);
  * EUNKNOWN (the answer was lost and could not be had again: there may be a hold in this owner's
  * name until the ttl has passed without the owner's renewing or entering; never treat it as
  * acquired); ESCHEMA; EDRIVER; ENOMEM; ECLOSED; EFORK. Release with rowlock_release(). Any thread.

@@ -85,13 +85,13 @@ int rlk_send_renew(rowlock_client *client, rowlock_op *op, rlk_sent *sent, rowlo
 int rlk_send_renewals(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us,
                       rlk_sent *sent, rowlock_error *err)
 {
-    return rlk_call(client, bound_us, do_renew, &(batch){ops, n}, sent, err);
+    return rlk_call_keep(client, bound_us, do_renew, &(batch){ops, n}, sent, err);
 }
 
 int rlk_send_release(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us,
                      rlk_sent *sent, rowlock_error *err)
 {
-    return rlk_call(client, bound_us, do_release, &(batch){ops, n}, sent, err);
+    return rlk_call_keep(client, bound_us, do_release, &(batch){ops, n}, sent, err);
 }
 
 /* Sends one release until the row is as the request expects it: another thread, or another process
@@ -125,19 +125,22 @@ int rlk_enter_lock(const rowlock_lock *lock, rowlock_error *err)
     return rlk_enter(lock->client, err);
 }
 
-void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n)
+int rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n)
 {
     int64_t deadline = rlk_clock_us() + UNDO_BOUND_US;
     rlk_sent sent;
+    int rc;
 
     for (size_t i = 0; i < n; i++)
         rlk_new_attempt(ops[i].attempt, client);
-    if (rlk_send_release(client, ops, n, UNDO_BOUND_US, &sent, NULL) != ROWLOCK_OK)
-        return;
-    for (size_t i = 0; i < n && !sent.repeated && rlk_clock_us() < deadline; i++) {
+    rc = rlk_send_release(client, ops, n, UNDO_BOUND_US, &sent, NULL);
+    for (size_t i = 0; i < n && rc == ROWLOCK_OK; i++) {
+        if (ops[i].status == ROWLOCK_BUSY && !sent.repeated && rlk_clock_us() < deadline)
+            rc = send_hold(client, &ops[i], 1, deadline - rlk_clock_us(), &sent, NULL);
         if (ops[i].status == ROWLOCK_BUSY)
-            send_hold(client, &ops[i], 1, deadline - rlk_clock_us(), &sent, NULL);
+            rc = ROWLOCK_EUNKNOWN;
     }
+    return rc;
 }
 
 /* It counts only if the lease that was known before has not ended meanwhile: somebody may have been
@@ -328,9 +331,9 @@ static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *nex
         pthread_mutex_lock(&client->mutex);
         memcpy(tenure->seen, op.attempt, sizeof tenure->seen);
         is_shared = tenure->handles > 0;
-        pthread_mutex_unlock(&client->mutex);
         if (op.hold_count == 0)
             rlk_tenure_lose(tenure, ROWLOCK_LOSS_EXPIRED);
+        pthread_mutex_unlock(&client->mutex);
         if (op.hold_count == 0 &&
             is_shared) /* an adopted handle's, that was not the one released */
             rlk_watch_wake(client);
@@ -403,6 +406,7 @@ int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err)
         }
         pthread_mutex_lock(&client->mutex);
         rlk_tenure_unref(l->tenure);
+        client->handles--;
         pthread_mutex_unlock(&client->mutex);
         rlk_client_unref(client);
     }

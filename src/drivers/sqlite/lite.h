@@ -5,6 +5,8 @@
  *   driver.c     the table of functions, opening and closing
  *   address.c    addresses, and whether the file can be used at all
  *   proc.c       what the kernel says in /proc
+ *   filelock.c   whether this process has the lock that SQLite believes it has
+ *   vfs.c        ... and whether it takes the locks that others take
  *   statement.c  prepared statements, calls, transactions, waiting for other writers, checkpoints
  *   fail.c       SQLite's codes as statuses
  *   clock.c      rowlock_now()
@@ -62,6 +64,8 @@ typedef struct lite_conn {
     uint64_t ticket;  /* the one that was taken on this connection, to be waited with */
     int notice;       /* a descriptor of inotify's plus 1, 0: none yet; watch: of the log, or 0 */
     int watch;
+    int lock_fd;   /* SQLite's descriptor that has the lock of this process on the file */
+    int lock_info; /* its fdinfo, 0: none */
     char process[LITE_PROCESS_SIZE]; /* what tickets say of this one, once asked for */
     char prefix[LITE_PREFIX_SIZE];
     char boot[LITE_BOOT_SIZE]; /* the kernel's name of this boot */
@@ -90,6 +94,29 @@ FILE *lite_proc_open(const char *path);
 /* Is something mounted at the path itself, and not on a folder above it? Zero if it cannot be told.
  */
 int lite_is_mount_point(int *out, const char *path);
+
+/* ---- filelock.c: has this process the lock on the file that SQLite believes it has? */
+
+/* Of a connection that is reading, or has a log open. lite_file_lock_open() finds it, and
+ * lite_file_lock_is_kept() looks again, which is quick. */
+int lite_file_lock_open(lite_conn *conn);
+int lite_file_lock_is_kept(lite_conn *conn);
+void lite_file_lock_close(lite_conn *conn);
+
+/* The same of a connection of the application's. */
+int lite_has_file_lock(const char *path);
+
+/* Has another copy of SQLite in this process opened the file? Then the status is returned. It is
+ * seen if the file has a log. */
+int lite_check_copies(const char *path, int status, rowlock_error *err);
+
+/* The same, but looks once a second at most, since it looks at all descriptors. */
+int lite_check_copies_sometimes(const char *path, int status, rowlock_error *err);
+
+/* ---- vfs.c */
+
+/* Does the connection lock this database as everybody else does? If not, the status is returned. */
+int lite_check_vfs(sqlite3 *db, const char *schema, int status, rowlock_error *err);
 
 /* ---- statement.c */
 
