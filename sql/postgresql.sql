@@ -18,6 +18,13 @@
 -- Fences rise per name. While a row is there its own fence sees to that; a row that is made has one above
 -- the floor (rowlock_floor), to which `reap` has raised it before it deleted a row. See sql/README.md.
 --
+-- Nobody else's code: a function or operator that has no exact match in pg_catalog is looked for in every
+-- schema of the search_path, and who may create in one of them could define the match. So the search_path
+-- of our sessions is pg_catalog alone (`session`; pg_temp is named so that it comes last), and the tables
+-- are always named with their schema. The statements that run before that, or in a session that the
+-- application has changed, name the schema of every function, operator and type: `server`, `place`,
+-- `session`, `tx_path`, `tx_same`. (boolean, bigint, int and extract() are grammar: those of pg_catalog.)
+--
 -- A lease lives while it has holds and its time has not passed: a clock that was set back brings none back.
 -- fragment: live = (ROW.hold_count > 0 AND ROW.expire_time > NOW)
 -- fragment: free = (ROW.hold_count = 0 OR ROW.expire_time <= NOW)
@@ -1148,33 +1155,73 @@ SELECT EXISTS (
 SELECT pg_advisory_xact_lock(hashtextextended('rowlock_schema', 0))
 
 -- name: server
--- backend_pid differs from what the connection was told if a pooler stands in between.
-SELECT pg_backend_pid() AS backend_pid, pg_is_in_recovery() AS is_standby
+-- The first statement, whatever the search_path is. backend_pid differs from what the connection was
+-- told if a pooler stands in between.
+-- is_read_only is what the server, the database and the role say, whatever the session was told since.
+SELECT pg_catalog.pg_backend_pid() AS backend_pid, pg_catalog.pg_is_in_recovery() AS is_standby,
+       pg_catalog.set_config('default_transaction_read_only', NULL, true)::boolean AS is_read_only
+
+-- name: path_given
+-- The search_path that the role, the database and the address give, for one transaction.
+SET LOCAL search_path TO DEFAULT
+
+-- name: place
+-- $1 and $2 names of tables
+-- Behind `path_given`, so everything in it names its schema. The schemas of the search_path, ready to
+-- stand between double quotes; how many relations of these names each has, and how many of them are no
+-- plain tables. Temporary ones are not ours.
+SELECT pg_catalog.replace(n.nspname::pg_catalog.text, '"', '""') AS place, r.found, r.odd
+  FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS p (name, number)
+  JOIN pg_catalog.pg_namespace AS n ON n.nspname OPERATOR(pg_catalog.=) p.name
+ CROSS JOIN LATERAL (
+        SELECT pg_catalog.count(*) AS found,
+               pg_catalog.count(*) FILTER (WHERE c.relkind OPERATOR(pg_catalog.<>) 'r') AS odd
+          FROM pg_catalog.pg_class AS c
+         WHERE c.relnamespace OPERATOR(pg_catalog.=) n.oid
+           AND (c.relname OPERATOR(pg_catalog.=) $1::pg_catalog.text
+                OR c.relname OPERATOR(pg_catalog.=) $2::pg_catalog.text)) AS r
+ WHERE n.oid OPERATOR(pg_catalog.<>) pg_catalog.pg_my_temp_schema()
+   AND n.nspname OPERATOR(pg_catalog.<>) 'pg_catalog'::pg_catalog.text
+ ORDER BY p.number
 
 -- name: session
 -- $1 lock_timeout  $2 statement_timeout  $3 for this transaction only (through a pooler)
 -- $4 commits are not waited for; tx_reset takes that back for the application's transactions
 -- Whatever the role's or the database's defaults are. The plan is always the primary key, row by
 -- row: not a scan because the table was small or unknown when the plan was made. So it is the same for
--- any parameters, and made once.
-SELECT set_config('lock_timeout', $1::text, $3::boolean),
-       set_config('statement_timeout', $2::text, $3::boolean),
-       set_config('default_transaction_isolation', 'read committed', $3::boolean),
-       set_config('default_transaction_read_only', 'off', $3::boolean),
-       set_config('default_transaction_deferrable', 'off', $3::boolean),
-       set_config('synchronous_commit',
+-- any parameters, and made once. transaction_timeout is there since version 17.
+-- But default_transaction_read_only stays what it is: so a primary that was replaced says that it may not
+-- be written. Through a pooler it is what it was before another client changed it.
+-- From here on only functions, operators and types of pg_catalog are found; this statement itself comes
+-- before that and names their schema.
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', $3::boolean),
+       pg_catalog.set_config('lock_timeout', $1::pg_catalog.text, $3::boolean),
+       pg_catalog.set_config('statement_timeout', $2::pg_catalog.text, $3::boolean),
+       pg_catalog.set_config('default_transaction_isolation', 'read committed', $3::boolean),
+       CASE WHEN $3::boolean THEN
+                 pg_catalog.set_config('transaction_read_only',
+                     pg_catalog.set_config('default_transaction_read_only', NULL, true), true) END,
+       pg_catalog.set_config('default_transaction_deferrable', 'off', $3::boolean),
+       CASE WHEN pg_catalog.current_setting('transaction_timeout', true) IS NOT NULL
+            THEN pg_catalog.set_config('transaction_timeout', '0', $3::boolean) END,
+       pg_catalog.set_config('synchronous_commit',
                   CASE WHEN $4::boolean THEN 'off'
-                       WHEN current_setting('synchronous_commit') = 'off' THEN 'on'
-                       ELSE current_setting('synchronous_commit') END, $3::boolean),
-       set_config('plan_cache_mode', 'force_generic_plan', $3::boolean),
-       set_config('random_page_cost', '0.01', $3::boolean),
-       set_config('enable_seqscan', 'off', $3::boolean),
-       set_config('enable_bitmapscan', 'off', $3::boolean),
-       set_config('enable_hashjoin', 'off', $3::boolean),
-       set_config('enable_mergejoin', 'off', $3::boolean),
-       set_config('jit', 'off', $3::boolean)
+                       WHEN pg_catalog.current_setting('synchronous_commit')
+                            OPERATOR(pg_catalog.=) 'off' THEN 'on'
+                       ELSE pg_catalog.current_setting('synchronous_commit') END, $3::boolean),
+       pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', $3::boolean),
+       pg_catalog.set_config('random_page_cost', '0.01', $3::boolean),
+       pg_catalog.set_config('enable_seqscan', 'off', $3::boolean),
+       pg_catalog.set_config('enable_bitmapscan', 'off', $3::boolean),
+       pg_catalog.set_config('enable_hashjoin', 'off', $3::boolean),
+       pg_catalog.set_config('enable_mergejoin', 'off', $3::boolean),
+       pg_catalog.set_config('jit', 'off', $3::boolean)
 
 -- name: begin
+BEGIN ISOLATION LEVEL READ COMMITTED
+
+-- name: begin_pooled
+-- `session` comes next, and makes it read-only if it is to be.
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE
 
 -- name: commit
@@ -1225,7 +1272,7 @@ SELECT m.name, '', ('rowlock: slow, again: ' || m.fence::text)::bigint, 0
  WHERE m.is_late
 
 -- name: locate
--- Where this session finds the table, ready to stand between double quotes, and the identity of server
+-- The schema of the table, ready to stand between double quotes, and the identity of server
 -- and database as in `tx_here`. Answers nothing if the table is not there.
 SELECT replace(n.nspname::text, '"', '""') AS place,
        d.oid::bigint::text || ':'
@@ -1236,8 +1283,18 @@ SELECT replace(n.nspname::text, '"', '""') AS place,
  WHERE c.oid = to_regclass('rowlock_locks')
 
 -- The rest runs in transactions of the application's, on its connection or on ours. Of its session
--- nothing is taken for granted: tables are named with their schema, functions with pg_catalog, texts
--- travel as bytes of UTF-8, whatever search_path and client_encoding are.
+-- nothing is taken for granted: tables are named with their schema, texts travel as bytes of UTF-8,
+-- whatever client_encoding is, and `tx_path` makes the search_path ours for as long as our statements run.
+
+-- name: tx_path
+-- Behind the savepoint, before anything that has an operator. So nothing of the schemas that the session
+-- searches is found, and nothing need be named with its schema: IN, NOT IN and NULLIF could not be. The
+-- application does not notice: it is one statement more in the same round trip, `tx_restore` and
+-- `tx_unbound` put back what was set, and so does a rollback to the savepoint. What was set is kept in a
+-- setting of our own, which ends with the transaction.
+SELECT pg_catalog.set_config('rowlock.search_path',
+                             pg_catalog.current_setting('search_path'), true),
+       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)
 
 -- name: tx_here
 -- $1 the identity that `locate` has told
@@ -1281,7 +1338,9 @@ SELECT o.lock_timeout, o.statement_timeout, n.limit_ms,
 -- name: tx_restore
 -- $1 lock_timeout  $2 statement_timeout, as `tx_limits` has found them
 SELECT pg_catalog.set_config('lock_timeout', $1::text, true),
-       pg_catalog.set_config('statement_timeout', $2::text, true)
+       pg_catalog.set_config('statement_timeout', $2::text, true),
+       pg_catalog.set_config('search_path',
+                             pg_catalog.current_setting('rowlock.search_path'), true)
 
 -- name: tx_lock
 -- $1 names[]  $2 owners[] in UTF-8  $3 attempts[]
@@ -1410,24 +1469,27 @@ SELECT c.expire_time IS NOT NULL   AS is_locked,
 -- name: tx_bound
 -- $1 lock_timeout in ms
 -- Around the guard, which waits for no row, but would for a table that somebody is altering. What was
--- set before is kept in a setting of our own, so that one round trip is enough; it ends with the
--- transaction.
+-- set before is kept as in `tx_path`, so that one round trip is enough.
 SELECT pg_catalog.set_config('rowlock.lock_timeout',
                              pg_catalog.current_setting('lock_timeout'), true),
        pg_catalog.set_config('lock_timeout', $1::text, true)
 
 -- name: tx_unbound
 SELECT pg_catalog.set_config('lock_timeout',
-                             pg_catalog.current_setting('rowlock.lock_timeout'), true)
+                             pg_catalog.current_setting('rowlock.lock_timeout'), true),
+       pg_catalog.set_config('search_path',
+                             pg_catalog.current_setting('rowlock.search_path'), true)
 
 -- name: tx_reset
 -- The rest of the transaction is the application's: what `session` and `tx_limits` have set goes back
 -- to what the server gave this connection. Answers, in each row, the number of the transaction.
 SELECT set_config(s.name, NULL, true), txid_current()
-  FROM unnest(ARRAY['statement_timeout', 'default_transaction_isolation',
-                    'default_transaction_read_only', 'default_transaction_deferrable',
+  FROM unnest(ARRAY['search_path', 'statement_timeout',
+                    'default_transaction_isolation',
+                    'default_transaction_deferrable', 'transaction_timeout',
                     'synchronous_commit', 'plan_cache_mode', 'random_page_cost', 'enable_seqscan',
                     'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit']) AS s (name)
+ WHERE pg_catalog.current_setting(s.name, true) IS NOT NULL
 
 -- name: tx_ready
 -- The last of those settings, as a command: a SELECT, though it is done, would keep its snapshot until
@@ -1437,7 +1499,8 @@ SET LOCAL lock_timeout TO DEFAULT
 -- name: tx_same
 -- $1 the number of the transaction. Before the COMMIT: fails if the application has ended it and begun
 -- another one, in which nothing is locked.
-SELECT 1 / (pg_catalog.txid_current() = $1::bigint)::int AS is_same
+SELECT 1 OPERATOR(pg_catalog./)
+       (pg_catalog.txid_current() OPERATOR(pg_catalog.=) $1::bigint)::int AS is_same
 
 -- name: savepoint
 SAVEPOINT rowlock_step

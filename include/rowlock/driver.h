@@ -152,8 +152,9 @@ struct rowlock_driver {
     const rowlock_migration *migrations;
 
     /* MUST. Checks the address (EINVAL), connects to a server that accepts writes (ECONNECT;
-     * ESCHEMA for a file that is not there and may not be made), sets up the session. Does not look
-     * at the tables. `close` is called after a failed open, too. */
+     * ESCHEMA for a file that is not there and may not be made, or tables of which cannot be said
+     * where they are), sets up the session. Does not look into the tables. `close` is called after
+     * a failed open, too. */
     int (*open)(void *conn, const rowlock_config *config, uint32_t timeout_ms, rowlock_error *err);
 
     /* MUST. Frees everything, may say goodbye, must not wait for the server. */

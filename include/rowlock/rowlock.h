@@ -106,7 +106,8 @@ typedef struct rowlock_driver rowlock_driver; /* a kind of database, see driver.
     X(EDRIVER, -6, "the database reported an error")                   \
     X(EUNKNOWN, -7, "the outcome is unknown")                          \
     X(ECLOSED, -8, "the client is closed")                             \
-    X(EFORK, -9, "the handle belongs to another process")
+    X(EFORK, -9, "the handle belongs to another process")              \
+    X(EPOOL, -10, "the client has no connection of its own for this")
 
 enum rowlock_status {
 #define ROWLOCK_STATUS_ENUM(name, number, text) ROWLOCK_##name = number,
@@ -208,13 +209,16 @@ typedef struct rowlock_options {
     size_t size;
     const char *prefix; /* of the tables' names: [a-z_][a-z0-9_]{0,30}; "rowlock_" */
     const char *schema; /* where the tables are: [A-Za-z_][A-Za-z0-9_$-]{0,62}; the connection's
-                         * own. PostgreSQL: a schema; MySQL: a database; SQLite has none */
+                         * own. PostgreSQL: a schema, by default the one on the role's search_path
+                         * that has them (two: ESCHEMA); MySQL: a database; SQLite has none */
     const char *owner;  /* of all locks, who may re-enter; by default host, pid, client and
                          * thread, so that each thread is an owner of its own */
     int64_t ttl_ms;     /* lease of locks that name none; 30,000 */
     int64_t call_timeout_ms;    /* one call's bound on the database, retries included; 5,000 */
     int64_t connect_timeout_ms; /* bound of one attempt to connect; 3,000 */
-    uint32_t max_connections;   /* opened as needed; rowlock_tx_begin() may have as many again; 5 */
+    uint32_t max_connections;   /* opened as needed; rowlock_tx_begin() may have as many again; 5.
+                                 * While locks are held the last one is reserved for renewals and
+                                 * releases; if this is 1 all calls share it, and these come first */
     int32_t schema_policy;      /* enum rowlock_schema_policy */
     rowlock_event_fn on_event;  /* told what happens, see rowlock_event; none */
     void *event_payload;
@@ -272,7 +276,12 @@ typedef struct rowlock_holder {
  * handle, by the client's own thread, with no lock of the library's held; never after
  * rowlock_release() has returned. It may use the library and release the lock (but not inside
  * rowlock_with()); it must not close the client nor wait for a thread that releases the lock, and
- * should return soon: others are told by the same thread. */
+ * should return soon: others are told by the same thread.
+ *
+ * It is never called before *out of rowlock_acquire() is set, but it may be called before that call
+ * has returned to the thread that made it: a lease that ends at once, a thread that is descheduled.
+ * So it is best to leave the release to that thread; a callback that releases the handle must know
+ * that nobody else uses it, the thread that acquired it included. */
 typedef void (*rowlock_lost_fn)(rowlock_lock *lock, int loss, void *payload);
 
 typedef struct rowlock_acquire_options {
@@ -303,9 +312,12 @@ typedef struct rowlock_acquire_options {
 /* Acquires the lock `name`: 1 to 255 bytes, compared byte by byte.
  *
  * If the same owner holds it already, the hold is counted once more, the lease is extended, and the
- * new handle shares the tenure (and the fence) of the first. Each handle is released once.
+ * new handle shares the tenure (and the fence) of the first. Each handle is released once. A tenure
+ * that is LOST here is not re-entered: until its lease has ended in the database, too, the lock is
+ * BUSY also to its last owner, who is shown as the holder.
  *
- * OK; BUSY (no wait asked for); TIMEOUT; CANCELLED; EINVAL; ECONNECT (certainly not acquired);
+ * OK; BUSY (no wait asked for); TIMEOUT; CANCELLED; EINVAL; ECONNECT (certainly not acquired; also
+ * if the answer came when the lease it granted had ended: within wait_ms it is asked for again);
  * EUNKNOWN (the answer was lost and could not be had again: there may be a hold in this owner's
  * name until the ttl has passed without the owner's renewing or entering; never treat it as
  * acquired); ESCHEMA; EDRIVER; ENOMEM; ECLOSED; EFORK. Release with rowlock_release(). Any thread.
@@ -339,8 +351,9 @@ ROWLOCK_API int rowlock_adopt(rowlock_lock **out, rowlock_client *client, const 
 
 /* ---- holding --------------------------------------------------------------------------------- */
 
-/* Extends the lease to ttl_ms from now (0: as acquired); never shortens it, never brings a lost
- * lock back. OK; LOST; BUSY (a transaction keeps the row locked), ECONNECT or EUNKNOWN: still held
+/* Extends the lease to ttl_ms from now (0: as acquired), not beyond max_hold_ms; never shortens it,
+ * never brings a lost lock back. Always asks the database: OK proves that it was held after the
+ * call began. OK; LOST; BUSY (a transaction keeps the row locked), ECONNECT or EUNKNOWN: still held
  * until the deadline, try again; EDRIVER; EINVAL; ECLOSED; EFORK. */
 ROWLOCK_API int rowlock_renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err);
 
@@ -362,8 +375,9 @@ ROWLOCK_API int64_t rowlock_remaining(const rowlock_lock *lock);
  * so, EXPIRED until the reason is known. No I/O. Any thread. */
 ROWLOCK_API int rowlock_loss(const rowlock_lock *lock);
 
-/* A descriptor that becomes readable when the lock is lost, and stays so; for poll(). Borrowed: it
- * is closed by rowlock_release(). Made when first asked for. -1 and an error if there is none. */
+/* A descriptor that becomes readable when the lock is lost, and stays so; for poll(). Those of all
+ * locks that are lost at one time become so before the first on_lost is called. Borrowed: it is
+ * closed by rowlock_release(). Made when first asked for. -1 and an error if there is none. */
 ROWLOCK_API int rowlock_lost_fd(rowlock_lock *lock, rowlock_error *err);
 
 /* The fencing token of this tenure, at most 2^63-1; 0 for NULL. Any thread. */
@@ -378,10 +392,11 @@ ROWLOCK_API const char *rowlock_owner(const rowlock_lock *lock);
 
 /* Gives one hold back, frees the handle whatever the answer and sets *lock to NULL. The last hold
  * of a tenure frees the lock. A second release through the same variable is EINVAL. OK; LOST (the
- * lease had ended, nothing of the next owner's is touched); ECONNECT, EUNKNOWN or EDRIVER (if it is
- * not free it frees itself when the ttl has passed; EDRIVER also if a transaction keeps the row
- * locked all the time, one that guards it perhaps: commit first); ECLOSED (released by
- * rowlock_close()); EFORK; EINVAL. */
+ * lease had ended; nothing is sent, so that nothing of the next owner's, or of who has adopted the
+ * lock, is touched; in the database the lease may live a little longer); ECONNECT, EUNKNOWN or
+ * EDRIVER (if it is not free it frees itself when the ttl has passed; EDRIVER also if a transaction
+ * keeps the row locked all the time, one that guards it perhaps: commit first); ECLOSED (released
+ * by rowlock_close()); EFORK; EINVAL. */
 ROWLOCK_API int rowlock_release(rowlock_lock **lock, rowlock_error *err);
 
 /* Gives the handle up and leaves the lock as it is: nothing is sent, it is not renewed any more,
@@ -613,7 +628,9 @@ typedef struct rowlock_finding {
 typedef int (*rowlock_finding_fn)(const rowlock_finding *finding, void *payload);
 
 /* Looks at the server, the tables and the settings that locks depend on, and tells fn about each,
- * good or not; changes nothing. Works without tables: open the client with
+ * good or not. If nothing is bad, two sessions then ask for the same locks, and the second must not
+ * get them ("exclusion"): for about a second, under random names "rowlock-doctor-...", of which two
+ * free rows stay for the reaper. Changes nothing else. Works without tables: open the client with
  * ROWLOCK_SCHEMA_IGNORE. fn may use the client. OK also when fn stopped it; ENOTSUP (the driver
  * does not know); else as rowlock_acquire(). Any thread. */
 ROWLOCK_API int rowlock_diagnose(rowlock_client *client, rowlock_finding_fn fn, void *payload,

@@ -16,6 +16,7 @@ typedef struct acquisition {
     rowlock_acquire_options options;
     const char *owner;
     int is_adopted; /* the hold is another's: it is not undone */
+    int is_counted; /* among the client's acquiring calls; under the mutex */
     int64_t since_us;
     size_t n;
     rowlock_op *ops;
@@ -24,6 +25,9 @@ typedef struct acquisition {
     size_t *order;
     rowlock_lock **out; /* of a call that waits in line */
     int is_granted;     /* there; it may have been too late */
+    int is_late;        /* it was: there may be a hold, whose lease has ended here */
+    int was_late;       /* one of the answers was */
+    int has_remnant;    /* of the owner's own, which the last try found: see remnant.c */
     rowlock_op busy;    /* who was in the way of the last try; no name: none was made */
     rlk_conn *bell;     /* of a lock that was waited for, until its tenure has it; or NULL */
     char owner_buffer[ROWLOCK_OWNER_MAX + 1];
@@ -61,9 +65,17 @@ static int check(acquisition *a, rowlock_error *err)
     return is_watched(options) ? rlk_watch_start(a->client, err) : ROWLOCK_OK;
 }
 
+/* Under the mutex. */
+static void count_acquiring(acquisition *a, int is_counted)
+{
+    a->client->acquiring += (uint32_t)(is_counted - a->is_counted);
+    a->is_counted = is_counted;
+}
+
 static void discard(acquisition *a)
 {
     pthread_mutex_lock(&a->client->mutex);
+    count_acquiring(a, 0);
     for (size_t i = 0; i < a->n; i++) {
         if (a->tenures != NULL && a->tenures[i] != NULL)
             rlk_tenure_unref(a->tenures[i]);
@@ -89,6 +101,7 @@ static int reserve(acquisition *a)
         return 0;
     pthread_mutex_lock(&a->client->mutex);
     room = rlk_tenures_reserve(&a->client->tenures, a->n);
+    count_acquiring(a, 1);
     pthread_mutex_unlock(&a->client->mutex);
     return room;
 }
@@ -163,6 +176,15 @@ static void take_bell(acquisition *a, rlk_tenure *tenure)
     a->bell = NULL;
 }
 
+/* The answer came when its lease had ended, so that it is no grant. */
+static int too_late(acquisition *a, rowlock_error *err)
+{
+    a->is_late = a->was_late = 1;
+    return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
+                           "the database took so long that the lease of %lld ms had ended",
+                           (long long)a->options.ttl_ms);
+}
+
 /* All granted: hand the handles out, unless the answer came so late that the lease is over. */
 static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, rowlock_error *err)
 {
@@ -175,15 +197,11 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
     for (size_t i = 0; i < a->n; i++) {
         int64_t deadline = rlk_deadline(sent, a->ops[i].remaining_us, a->ops[i].ttl_us);
 
-        if (now >= deadline) {
-            if (!a->is_adopted)
-                rlk_undo(a->client, a->ops, a->n);
-            return rlk_fail_native(err, ROWLOCK_TIMEOUT, 0, NULL, 1,
-                                   "the database took so long that the lease of %lld ms had ended",
-                                   (long long)a->options.ttl_ms);
-        }
+        if (now >= deadline)
+            return too_late(a, err);
         a->tenures[i]->fence = a->ops[i].fence;
         a->tenures[i]->acquired_us = now;
+        rlk_tenure_outlives(a->tenures[i], a->ops[i].remaining_us);
         if (a->options.max_hold_ms != 0)
             bound_hold(a->tenures[i], sent, a->options.max_hold_ms);
         rlk_tenure_prolong(a->tenures[i], deadline);
@@ -193,6 +211,7 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
         a->locks[i]->client = a->client;
         a->locks[i]->tenure = rlk_tenures_attach(&a->client->tenures, a->tenures[i]);
         a->client->refs++;
+        a->client->handles++;
         out[a->order[i]] = a->locks[i];
         take_bell(a, a->locks[i]->tenure);
         a->locks[i] = NULL;
@@ -225,9 +244,11 @@ static int try_once(acquisition *a, int busy_as, rowlock_lock **out, rowlock_err
     const rowlock_op *busy;
     rlk_sent sent;
     int64_t bound = a->client->call_timeout_us;
-    int rc = a->n == 1 ? rlk_combine(a->client, RLK_ACQUIRE, a->ops, bound, &sent, err)
-                       : rlk_call(a->client, bound, do_acquire, a, &sent, err);
+    int rc = rlk_remnants_look(&a->has_remnant, a->client, a->tenures, a->ops, a->n, bound, err);
 
+    if (rc == ROWLOCK_OK && !a->has_remnant)
+        rc = a->n == 1 ? rlk_combine(a->client, RLK_ACQUIRE, a->ops, bound, &sent, err)
+                       : rlk_call(a->client, bound, do_acquire, a, &sent, err);
     if (rc != ROWLOCK_OK)
         return rc;
     busy = rlk_obstacle(a->ops, a->n);
@@ -237,9 +258,12 @@ static int try_once(acquisition *a, int busy_as, rowlock_lock **out, rowlock_err
     return rlk_report_busy(a->options.holder, busy_as, busy, err);
 }
 
-/* BUSY with oneself as the live holder: somebody keeps the row locked for a moment. */
+/* BUSY with oneself as the live holder: somebody keeps the row locked for a moment, or a lease that
+ * is lost here has not ended there. */
 static int is_own(const acquisition *a)
 {
+    if (a->has_remnant)
+        return 1;
     return a->n == 1 && a->busy.name != NULL && a->busy.remaining_us > 0 &&
            strcmp(a->busy.holder, a->owner) == 0;
 }
@@ -283,6 +307,7 @@ static int was_granted(void *arg, rlk_conn *bell, const rlk_sent *sent, rowlock_
     rc = hand_out(a, sent, a->out, err);
     if (a->bell != NULL)
         rlk_pool_lose(a->client, RLK_USE_WAIT, a->bell);
+    a->bell = NULL;
     return rc;
 }
 
@@ -292,16 +317,23 @@ static int acquire_in_line(acquisition *a, const rlk_wait *wait, rowlock_lock **
     int rc;
 
     a->out = out;
+    if (!a->options.renew) { /* it is released on the connection that it waits on */
+        pthread_mutex_lock(&a->client->mutex);
+        count_acquiring(a, 0);
+        pthread_mutex_unlock(&a->client->mutex);
+    }
     rc = rlk_queue_acquire(a->client, a->ops, a->n, wait, was_granted, a, err);
     return rc == ROWLOCK_TIMEOUT && !a->is_granted ? time_is_up(a, out, err) : rc;
 }
 
+/* Now, or a moment ago. */
 static int is_held(const acquisition *a)
 {
     int yes;
 
     pthread_mutex_lock(&a->client->mutex);
-    yes = rlk_tenures_has(&a->client->tenures, a->tenures[0]);
+    yes = rlk_tenures_has(&a->client->tenures, a->tenures[0]) ||
+          rlk_tenures_remnant(&a->client->tenures, a->tenures[0]) != NULL;
     pthread_mutex_unlock(&a->client->mutex);
     return yes;
 }
@@ -318,23 +350,68 @@ static int stands_behind(const acquisition *a)
            !is_held(a);
 }
 
-static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
+/* `again`: after an answer that came too late; there may be a hold, so it is asked for at once. */
+static int acquire_within(acquisition *a, const rlk_wait *wait, int again, rowlock_lock **out,
+                          rowlock_error *err)
 {
     int is_queue =
         a->client->driver.enqueue != NULL && a->options.wait_ms != 0 && !a->options.barge;
-    rlk_wait wait;
     int rc = ROWLOCK_BUSY;
 
-    rlk_wait_begin(&wait, a->client, a->options.wait_ms, a->options.cancel);
-    if (!is_queue || !stands_behind(a))
+    if (!is_queue || again || !stands_behind(a))
         rc = try_once(a, ROWLOCK_BUSY, out, err);
     if (rc != ROWLOCK_BUSY || a->options.wait_ms == 0)
         return rc;
-    if (rlk_clock_us() >= wait.until_us)
+    if (rlk_clock_us() >= wait->until_us)
         return time_is_up(a, out, err);
     if (!is_queue || is_own(a)) /* whoever re-enters must not stand behind those who wait for him */
-        rc = acquire_by_trying(a, &wait, is_queue, out, err);
-    return rc == ROWLOCK_BUSY ? acquire_in_line(a, &wait, out, err) : rc;
+        rc = acquire_by_trying(a, wait, is_queue, out, err);
+    return rc == ROWLOCK_BUSY ? acquire_in_line(a, wait, out, err) : rc;
+}
+
+/* After an answer that came too late: is there time to ask again? With the same attempts, so that a
+ * hold that was granted is not counted twice, and its lease begins anew. */
+static int may_go_on(acquisition *a, const rlk_wait *wait)
+{
+    if (!a->is_late || a->options.wait_ms == 0 || rlk_wait_look(wait, NULL) != ROWLOCK_OK)
+        return 0;
+    a->is_late = a->is_granted = 0;
+    for (size_t i = 0; i < a->n; i++)
+        a->ops[i].ticket = 0; /* it was used */
+    return 1;
+}
+
+/* Gives back what came too late. If that is why the call ends: says so, or why there was no time to
+ * ask again. */
+static int give_up(acquisition *a, const rlk_wait *wait, int rc, rowlock_error *err)
+{
+    long long ttl_ms = (long long)a->options.ttl_ms;
+
+    if (a->is_late && a->options.wait_ms != 0)
+        rc = rlk_wait_look(wait, err);
+    if (rlk_undo(a->client, a->ops, a->n) != ROWLOCK_OK)
+        return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
+                               "the database took so long that the lease of %lld ms had ended, and "
+                               "the hold could not be given back",
+                               ttl_ms);
+    if (a->is_late && rc == ROWLOCK_TIMEOUT)
+        return rlk_fail_native(err, rc, 0, NULL, 1,
+                               "the wait ended, and the database took so long that the lease of "
+                               "%lld ms had ended",
+                               ttl_ms);
+    return rc;
+}
+
+static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
+{
+    rlk_wait wait;
+    int rc;
+
+    rlk_wait_begin(&wait, a->client, a->options.wait_ms, a->options.cancel);
+    rc = acquire_within(a, &wait, 0, out, err);
+    while (may_go_on(a, &wait))
+        rc = acquire_within(a, &wait, 1, out, err);
+    return rc != ROWLOCK_OK && a->was_late ? give_up(a, &wait, rc, err) : rc;
 }
 
 static int do_adopt(acquisition *a, rowlock_lock **out, rowlock_error *err)

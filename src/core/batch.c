@@ -104,7 +104,9 @@ int rlk_batch_send(rowlock_client *client, rlk_crate *crate, rlk_sent *sent)
         crate->ops[i] = *crate->riders[i]->op;
         all.releases += crate->riders[i]->kind == RLK_RELEASE;
     }
-    rc = rlk_call_first(client, until, rlk_load_send, &all, sent, &again, &err);
+    rc = rlk_call_first(client,
+                        all.kind == RLK_ACQUIRE && all.releases == 0 ? RLK_USE_CALL : RLK_USE_KEEP,
+                        until, rlk_load_send, &all, sent, &again, &err);
     count_batch(client, crate, rc, &err);
     return rc;
 }

@@ -61,7 +61,7 @@ static int try_once(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_
     int64_t left;
     int rc;
 
-    rc = kept == NULL ? rlk_pool_get(&conn, client, deadline_us, err)
+    rc = kept == NULL ? rlk_pool_get(&conn, client, use, deadline_us, err)
                       : rlk_pool_lend(&conn, client, use, deadline_us, err);
     if (rc != ROWLOCK_OK) {
         *again = rc == ROWLOCK_ECONNECT && err->retryable;
@@ -132,24 +132,31 @@ int rlk_call(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg
     return call(NULL, client, RLK_USE_CALL, rlk_clock_us() + bound_us, fn, arg, sent, err);
 }
 
-int rlk_call_first(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
-                   rlk_sent *sent, int *again, rowlock_error *err)
+int rlk_call_keep(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg,
+                  rlk_sent *sent, rowlock_error *err)
+{
+    *sent = (rlk_sent){0};
+    return call(NULL, client, RLK_USE_KEEP, rlk_clock_us() + bound_us, fn, arg, sent, err);
+}
+
+int rlk_call_first(rowlock_client *client, rlk_use use, int64_t deadline_us, rlk_call_fn fn,
+                   void *arg, rlk_sent *sent, int *again, rowlock_error *err)
 {
     *sent = (rlk_sent){0};
     *again = 0;
-    return try_once(NULL, client, RLK_USE_CALL, deadline_us, fn, arg, sent, again, err);
+    return try_once(NULL, client, use, deadline_us, fn, arg, sent, again, err);
 }
 
-int rlk_call_rest(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
-                  rlk_sent *sent, int rc, int again, rowlock_error *err)
+int rlk_call_rest(rowlock_client *client, rlk_use use, int64_t deadline_us, rlk_call_fn fn,
+                  void *arg, rlk_sent *sent, int rc, int again, rowlock_error *err)
 {
-    return go_on(NULL, client, RLK_USE_CALL, deadline_us, fn, arg, sent, rc, again, err);
+    return go_on(NULL, client, use, deadline_us, fn, arg, sent, rc, again, err);
 }
 
-int rlk_call_again(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
-                   rlk_sent *sent, rowlock_error *err)
+int rlk_call_again(rowlock_client *client, rlk_use use, int64_t deadline_us, rlk_call_fn fn,
+                   void *arg, rlk_sent *sent, rowlock_error *err)
 {
-    return call(NULL, client, RLK_USE_CALL, deadline_us, fn, arg, sent, err);
+    return call(NULL, client, use, deadline_us, fn, arg, sent, err);
 }
 
 int rlk_call_lent(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_t bound_us,

@@ -213,7 +213,8 @@ static int create(rowlock_client **out, const rowlock_driver *driver, const char
 static int connect_once(rowlock_client *client, rowlock_error *err)
 {
     rlk_conn *conn;
-    int rc = rlk_pool_get(&conn, client, rlk_clock_us() + client->connect_timeout_us, err);
+    int rc =
+        rlk_pool_get(&conn, client, RLK_USE_CALL, rlk_clock_us() + client->connect_timeout_us, err);
 
     if (rc == ROWLOCK_OK)
         rlk_pool_put(client, conn);

@@ -259,9 +259,14 @@ static void pass_on(rowlock_client *client, rlk_combiner *combiner, rlk_crate *c
         rlk_rider_tell(next, RLK_LEADS);
 }
 
+static rlk_use use_for(rlk_kind kind)
+{
+    return kind == RLK_ACQUIRE ? RLK_USE_CALL : RLK_USE_KEEP;
+}
+
 static int go_alone(rowlock_client *client, rlk_rider *rider, rowlock_error *err)
 {
-    return rlk_call_again(client, rider->until_us, rlk_load_send,
+    return rlk_call_again(client, use_for(rider->kind), rider->until_us, rlk_load_send,
                           &(rlk_load){rider->kind, rider->op, 1, 0}, &rider->sent, err);
 }
 
@@ -271,10 +276,11 @@ static int lead_alone(rowlock_client *client, rlk_combiner *combiner, rlk_crate 
     rlk_load own = {rider->kind, rider->op, 1, 0};
     int again, rc;
 
-    rc = rlk_call_first(client, rider->until_us, rlk_load_send, &own, &rider->sent, &again, err);
+    rc = rlk_call_first(client, use_for(rider->kind), rider->until_us, rlk_load_send, &own,
+                        &rider->sent, &again, err);
     pass_on(client, combiner, crate, 0, &rider->flight);
-    return rlk_call_rest(client, rider->until_us, rlk_load_send, &own, &rider->sent, rc, again,
-                         err);
+    return rlk_call_rest(client, use_for(rider->kind), rider->until_us, rlk_load_send, &own,
+                         &rider->sent, rc, again, err);
 }
 
 /* Sends what has gathered, or only its own. */
@@ -387,7 +393,10 @@ int rlk_combine(rowlock_client *client, rlk_kind kind, rowlock_op *op, int64_t b
 
     err = err == NULL ? &local : err;
     if (bound_us < client->call_timeout_us / 2) /* too little to make it that of others */
-        return rlk_call(client, bound_us, rlk_load_send, &(rlk_load){kind, op, 1, 0}, sent, err);
+        return kind == RLK_ACQUIRE ? rlk_call(client, bound_us, rlk_load_send,
+                                              &(rlk_load){kind, op, 1, 0}, sent, err)
+                                   : rlk_call_keep(client, bound_us, rlk_load_send,
+                                                   &(rlk_load){kind, op, 1, 0}, sent, err);
     rc = ride(client, &rider, err);
     *sent = rider.sent;
     return rc;

@@ -14,6 +14,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "heap.h"
 #include "rowlock/driver.h"
 
 /* ---- tenures: what this process holds (tenure.c) ---- */
@@ -30,14 +31,17 @@ typedef struct rlk_tenure {
     uint32_t handles; /* not released yet */
     uint32_t refs;    /* handles whose memory is there, the table, calls that use it */
     uint8_t seen[ROWLOCK_ATTEMPT_SIZE]; /* the row's attempt as last known */
-    uint8_t is_adopted;  /* one of the holds is another process's own: not ours to undo */
-    uint8_t is_in_batch; /* of renewals, at this moment */
-    uint8_t is_counted;  /* among the lost ones */
-    uint8_t is_guarded;  /* was: a transaction may keep its row locked */
-    uint8_t is_asked;    /* lost by the database's answer, and the reason is being looked for */
-    uint32_t renewers;   /* handles that want it renewed */
-    int64_t acquired_us; /* local clock */
-    int64_t renew_at_us; /* if there are renewers; with others from renew_from_us on */
+    uint8_t is_adopted;   /* one of the holds is another process's own: not ours to undo */
+    uint8_t is_in_batch;  /* of renewals, at this moment */
+    uint8_t is_counted;   /* among the lost ones */
+    uint8_t is_guarded;   /* was: a transaction may keep its row locked */
+    uint8_t is_asked;     /* lost by the database's answer, and the reason is being looked for */
+    uint8_t is_over;      /* lost, and not live in the database any more, as that has answered */
+    uint32_t renewers;    /* handles that want it renewed */
+    int64_t acquired_us;  /* local clock */
+    int64_t row_until_us; /* so long the row may live in the database, as far as is known here */
+    rlk_heap_node end;    /* of the table: among the remnants */
+    int64_t renew_at_us;  /* if there are renewers; with others from renew_from_us on */
     int64_t renew_from_us;
     struct rlk_conn *bell; /* to release it on, which wakes the next in the queue; or NULL */
     uint64_t ticket;       /* of the bell */
@@ -45,7 +49,6 @@ typedef struct rlk_tenure {
     _Atomic int64_t deadline_us;   /* local clock; held before it */
     atomic_int is_last;            /* the lease was cut by hold_until_us: it is not renewed again */
     atomic_int is_unreachable;     /* the last renewal had no answer */
-    atomic_int is_late;            /* the last renewal came too late to count: the row lives on */
     atomic_int lost;               /* enum rowlock_loss; once set, for ever */
     char name[];                   /* NUL-terminated copy; the owner follows */
 } rlk_tenure;
@@ -53,6 +56,7 @@ typedef struct rlk_tenure {
 typedef struct rlk_tenures {
     rlk_tenure **slots;
     size_t slot_count, count;
+    rlk_heap remnants; /* without handles, see rlk_tenures_remnant(); by row_until_us */
 } rlk_tenures;
 
 /* A tenure that is in no table yet, without handles; the caller's until rlk_tenure_unref(). NULL:
@@ -72,10 +76,19 @@ rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh);
 int rlk_tenures_has(const rlk_tenures *tenures, const rlk_tenure *like);
 rlk_tenure *rlk_tenures_of_name(const rlk_tenures *tenures, const char *name, size_t length);
 
-/* One handle less; at zero it leaves the table. The handle's memory is given up apart from that, by
- * rlk_tenure_unref(). */
+/* One handle less; at zero it leaves the table, or becomes a remnant. The handle's memory is given
+ * up apart from that, by rlk_tenure_unref(). */
 void rlk_tenures_detach(rlk_tenures *tenures, rlk_tenure *tenure);
 void rlk_tenure_unref(rlk_tenure *tenure);
+
+/* A tenure of the same name and owner that is lost here, but may live on in the database: who
+ * acquired now would re-enter it, and its holds, which nobody gives back, would live on with that.
+ * NULL: none. And: it is over. */
+rlk_tenure *rlk_tenures_remnant(const rlk_tenures *tenures, const rlk_tenure *like);
+void rlk_tenures_bury(rlk_tenures *tenures, rlk_tenure *remnant);
+
+/* The database has answered that the row lives for so long from now on, or may have done so. */
+void rlk_tenure_outlives(rlk_tenure *tenure, int64_t remaining_us);
 
 /* Empties the table. */
 void rlk_tenures_clear(rlk_tenures *tenures);
@@ -96,22 +109,27 @@ int rlk_tenure_is_lost(rlk_tenure *tenure);
 /* It is over, for this reason unless there was one before. */
 void rlk_tenure_lose(rlk_tenure *tenure, int loss);
 
-/* The ttl to ask for, so that the lease ends by hold_until_us; 0: it has been had already. */
+/* The ttl to ask for, so that the lease ends by hold_until_us; more than 0. */
 int64_t rlk_tenure_ttl(const rlk_tenure *tenure, int64_t ttl_us);
 
 /* ---- client (client.c, pool.c, call.c) ---- */
 
 typedef struct rlk_conn {
     struct rlk_conn *next;
+    int is_keeping;      /* in use by a renewal or a release */
     max_align_t state[]; /* the driver's */
 } rlk_conn;
 
-/* What connections are for; each use has a bound of its own. */
+/* What connections are for; each use has a bound of its own. While there are handles the last
+ * connection is reserved for RLK_USE_KEEP: the other uses open another one, or fail. Calls use one
+ * less than max_connections then; if that is 1, they share it and KEEP comes first. Transactions
+ * and waiters leave it to those, too, who are about to get a handle. */
 typedef enum rlk_use {
     RLK_USE_CALL, /* one call; idle connections count here */
     RLK_USE_TX,   /* a transaction */
     RLK_USE_WAIT, /* a thread that waits, and then its lock, until that is released */
-    RLK_USES
+    RLK_USES,
+    RLK_USE_KEEP = RLK_USES /* one call that renews or releases; counts as RLK_USE_CALL */
 } rlk_use;
 
 /* A call that waits, in its thread's own memory. Threads of one client that want the same name form
@@ -259,6 +277,11 @@ struct rowlock_client {
     pthread_mutex_t mutex;  /* guards what follows */
     pthread_cond_t changed; /* a connection came back, a call left */
     rlk_conn *idle;
+    uint32_t idle_count;
+    uint32_t keeping;      /* connections in use by renewals and releases */
+    uint32_t keep_waiting; /* renewals and releases that wait for one */
+    uint32_t handles;      /* not released yet */
+    uint32_t acquiring;    /* calls that may get some, and have no bell to release them on */
     uint32_t connections[RLK_USES];
     uint32_t calls; /* threads inside the library with this client */
     size_t refs;    /* the user's pointer and each handle */
@@ -297,7 +320,8 @@ void rlk_client_unref(rowlock_client *client);
 /* A connection, an idle one or a new one, by the deadline (local clock); else a status. It goes
  * back by rlk_pool_put(), or, if it must not be used again, by rlk_pool_drop(), which also closes
  * the idle ones: what killed one has most likely killed the others. */
-int rlk_pool_get(rlk_conn **out, rowlock_client *client, int64_t deadline_us, rowlock_error *err);
+int rlk_pool_get(rlk_conn **out, rowlock_client *client, rlk_use use, int64_t deadline_us,
+                 rowlock_error *err);
 void rlk_pool_put(rowlock_client *client, rlk_conn *conn);
 void rlk_pool_drop(rowlock_client *client, rlk_conn *conn);
 void rlk_pool_close_idle(rowlock_client *client);
@@ -319,15 +343,19 @@ typedef int (*rlk_call_fn)(rowlock_client *client, void *conn, uint32_t timeout_
 int rlk_call(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg, rlk_sent *sent,
              rowlock_error *err);
 
+/* The same, as RLK_USE_KEEP: for renewals and releases. */
+int rlk_call_keep(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg,
+                  rlk_sent *sent, rowlock_error *err);
+
 /* The same in two parts: the first try, by the deadline, with no callback of the user's (*again: it
  * leaves room for another); and all that comes after it. And once more, as a whole, after a try of
  * which `sent` still counts. err is not NULL in these. */
-int rlk_call_first(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
-                   rlk_sent *sent, int *again, rowlock_error *err);
-int rlk_call_rest(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
-                  rlk_sent *sent, int rc, int again, rowlock_error *err);
-int rlk_call_again(rowlock_client *client, int64_t deadline_us, rlk_call_fn fn, void *arg,
-                   rlk_sent *sent, rowlock_error *err);
+int rlk_call_first(rowlock_client *client, rlk_use use, int64_t deadline_us, rlk_call_fn fn,
+                   void *arg, rlk_sent *sent, int *again, rowlock_error *err);
+int rlk_call_rest(rowlock_client *client, rlk_use use, int64_t deadline_us, rlk_call_fn fn,
+                  void *arg, rlk_sent *sent, int rc, int again, rowlock_error *err);
+int rlk_call_again(rowlock_client *client, rlk_use use, int64_t deadline_us, rlk_call_fn fn,
+                   void *arg, rlk_sent *sent, rowlock_error *err);
 
 /* The same on a connection that is lent; after OK it stays with the caller, in *kept. BUSY: there
  * was none to be lent, and err says so. */
@@ -384,8 +412,17 @@ int64_t rlk_deadline(const rlk_sent *sent, int64_t remaining_us, int64_t ttl_us)
 int rlk_extend(rlk_tenure *tenure, const rlk_sent *sent, const rowlock_op *op);
 
 /* Gives back a hold that came too late to count; `seen` of the ops is set. Only the one hold:
- * others may count on theirs. The lease's end does the same if this fails. */
-void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n);
+ * others may count on theirs. OK: there is none any more. Else the lease's end does the same. */
+int rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n);
+
+/* Are some of the tenures wanted, sorted by name, lost here and still live in the database? Then
+ * their ops are answered BUSY, with their own owner as the holder, and the others OK
+ * (*has_remnant). An error says that nothing was done. (remnant.c) */
+int rlk_remnants_look(int *has_remnant, rowlock_client *client, rlk_tenure *const *wanted,
+                      rowlock_op *ops, size_t n, int64_t bound_us, rowlock_error *err);
+
+/* A tenth of the lease, at most two seconds: for clocks whose rates differ and for the way back. */
+int64_t rlk_margin(int64_t ttl_us);
 
 /* Fills an op from a tenure, with a fresh attempt. */
 void rlk_op_of(rowlock_op *op, rowlock_client *client, const rlk_tenure *tenure);
@@ -574,11 +611,20 @@ typedef int (*rlk_try_lock_fn)(rlk_tx_call *call, const rlk_wait *wait, void *ar
                                rowlock_error *err);
 int rlk_tx_lock(rlk_tx_call *call, rlk_try_lock_fn try_lock, void *arg, rowlock_error *err);
 
+/* What a call on a connection of the client's own came to, for who works in a transaction of the
+ * application's: ECONNECT, and EUNKNOWN where nothing was to be changed, become EPOOL, since it is
+ * not that transaction's connection that is gone. err is not NULL. */
+int rlk_own_failure(int rc, rowlock_error *err);
+
 /* Is the client's driver this one? */
 int rlk_is_driver_of(const rowlock_client *client, const rowlock_driver *driver);
 
 /* The driver's bound for one call that waits for nobody. */
 uint32_t rlk_call_timeout_ms(const rowlock_client *client);
+
+/* Proves by two sessions of its own that the database excludes, and calls fn once with what came
+ * out. What cannot be proved is a finding, too. */
+void rlk_prove_exclusion(rowlock_client *client, rowlock_finding_fn fn, void *payload);
 
 /* ---- small parts ---- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the driver finds of a deployment. Findings are gathered first, so that fn may use the
- * client. */
+ * What the driver finds of a deployment, and if nothing of that is bad, whether its locks exclude.
+ * Findings are gathered first, so that fn may use the client. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +15,7 @@ typedef struct kept_finding {
 
 typedef struct report {
     kept_finding *first, **last;
+    int is_bad; /* one of them at least */
     int out_of_memory;
 } report;
 
@@ -49,6 +50,7 @@ static int gather(const rowlock_finding *finding, void *payload)
         copy->finding.remedy = put(&to, finding->remedy);
     *r->last = copy;
     r->last = &copy->next;
+    r->is_bad |= finding->grade == ROWLOCK_GRADE_BAD;
     return 0;
 }
 
@@ -61,6 +63,7 @@ static void forget(report *r)
         r->first = next;
     }
     r->last = &r->first;
+    r->is_bad = 0;
 }
 
 static int do_diagnose(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
@@ -86,6 +89,10 @@ int rowlock_diagnose(rowlock_client *client, rowlock_finding_fn fn, void *payloa
     rc = client->driver.diagnose == NULL
              ? rlk_fail(err, ROWLOCK_ENOTSUP, "the %s driver checks nothing", client->driver.name)
              : rlk_call(client, client->call_timeout_us, do_diagnose, &r, &sent, err);
+    if (rc == ROWLOCK_OK && !r.is_bad) {
+        rlk_prove_exclusion(client, gather, &r);
+        rc = r.out_of_memory ? rlk_fail_memory(err) : rc;
+    }
     for (const kept_finding *f = r.first; rc == ROWLOCK_OK && f != NULL; f = f->next) {
         if (fn(&f->finding, payload) != 0)
             break;

@@ -188,8 +188,8 @@ int rlk_hand_over(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *next, 
     if (bell != NULL)
         rc = exchange_on_bell(client, tenure, bell, &p, &sent);
     else
-        rc = rlk_call_first(client, rlk_clock_us() + client->call_timeout_us, do_exchange, &p,
-                            &sent, &again, &err);
+        rc = rlk_call_first(client, RLK_USE_KEEP, rlk_clock_us() + client->call_timeout_us,
+                            do_exchange, &p, &sent, &again, &err);
     tell_next(client, next, &p, rc, &sent);
     *repeated = rc == ROWLOCK_EUNKNOWN;
     return rc == ROWLOCK_OK && op->status == ROWLOCK_OK;

@@ -16,8 +16,7 @@
 
 enum { TRIES_AT_ONCE = 3 };
 
-/* A tenth of the lease, at most two seconds: for clocks whose rates differ and for the way back. */
-static int64_t margin(int64_t ttl_us)
+int64_t rlk_margin(int64_t ttl_us)
 {
     int64_t tenth = ttl_us / 10;
 
@@ -26,7 +25,7 @@ static int64_t margin(int64_t ttl_us)
 
 int64_t rlk_deadline(const rlk_sent *sent, int64_t remaining_us, int64_t ttl_us)
 {
-    return sent->at_us + (remaining_us < ttl_us ? remaining_us : ttl_us) - margin(ttl_us);
+    return sent->at_us + (remaining_us < ttl_us ? remaining_us : ttl_us) - rlk_margin(ttl_us);
 }
 
 void rlk_op_of(rowlock_op *op, rowlock_client *client, const rlk_tenure *tenure)
@@ -86,13 +85,13 @@ int rlk_send_renew(rowlock_client *client, rowlock_op *op, rlk_sent *sent, rowlo
 int rlk_send_renewals(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us,
                       rlk_sent *sent, rowlock_error *err)
 {
-    return rlk_call(client, bound_us, do_renew, &(batch){ops, n}, sent, err);
+    return rlk_call_keep(client, bound_us, do_renew, &(batch){ops, n}, sent, err);
 }
 
 int rlk_send_release(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us,
                      rlk_sent *sent, rowlock_error *err)
 {
-    return rlk_call(client, bound_us, do_release, &(batch){ops, n}, sent, err);
+    return rlk_call_keep(client, bound_us, do_release, &(batch){ops, n}, sent, err);
 }
 
 /* Sends one release until the row is as the request expects it: another thread, or another process
@@ -126,29 +125,31 @@ int rlk_enter_lock(const rowlock_lock *lock, rowlock_error *err)
     return rlk_enter(lock->client, err);
 }
 
-void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n)
+int rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n)
 {
     int64_t deadline = rlk_clock_us() + UNDO_BOUND_US;
     rlk_sent sent;
+    int rc;
 
     for (size_t i = 0; i < n; i++)
         rlk_new_attempt(ops[i].attempt, client);
-    if (rlk_send_release(client, ops, n, UNDO_BOUND_US, &sent, NULL) != ROWLOCK_OK)
-        return;
-    for (size_t i = 0; i < n && !sent.repeated && rlk_clock_us() < deadline; i++) {
+    rc = rlk_send_release(client, ops, n, UNDO_BOUND_US, &sent, NULL);
+    for (size_t i = 0; i < n && rc == ROWLOCK_OK; i++) {
+        if (ops[i].status == ROWLOCK_BUSY && !sent.repeated && rlk_clock_us() < deadline)
+            rc = send_hold(client, &ops[i], 1, deadline - rlk_clock_us(), &sent, NULL);
         if (ops[i].status == ROWLOCK_BUSY)
-            send_hold(client, &ops[i], 1, deadline - rlk_clock_us(), &sent, NULL);
+            rc = ROWLOCK_EUNKNOWN;
     }
+    return rc;
 }
 
 /* It counts only if the lease that was known before has not ended meanwhile: somebody may have been
  * told that it is lost, and lost is for ever. */
 int rlk_extend(rlk_tenure *tenure, const rlk_sent *sent, const rowlock_op *op)
 {
-    if (rlk_tenure_is_lost(tenure)) {
-        atomic_store(&tenure->is_late, 1);
+    rlk_tenure_outlives(tenure, op->remaining_us);
+    if (rlk_tenure_is_lost(tenure))
         return 0;
-    }
     atomic_store(&tenure->is_unreachable, 0);
     /* It reaches as far as it may. Not by comparing with the tenure's ttl: a re-entry may have
      * raised that since the request was sent. */
@@ -175,7 +176,7 @@ static int renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err)
     rowlock_client *client = lock->client;
     rowlock_op op;
     rlk_sent sent;
-    int64_t ttl_us, start = rlk_clock_us();
+    int64_t start = rlk_clock_us();
     int rc;
 
     if (rlk_tenure_is_lost(tenure))
@@ -183,11 +184,13 @@ static int renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err)
     pthread_mutex_lock(&client->mutex);
     rlk_op_of(&op, client, tenure);
     pthread_mutex_unlock(&client->mutex);
-    ttl_us = ttl_ms != 0 ? ttl_ms * 1000 : op.ttl_us;
-    op.ttl_us = rlk_tenure_ttl(tenure, ttl_us);
-    if (op.ttl_us == 0) /* held until max_hold_ms, which is not extended */
-        return rlk_ok(err);
+    op.ttl_us = rlk_tenure_ttl(tenure, ttl_ms != 0 ? ttl_ms * 1000 : op.ttl_us);
     rc = rlk_send_renew(client, &op, &sent, err);
+    if (rc == ROWLOCK_EUNKNOWN) {
+        pthread_mutex_lock(&client->mutex);
+        rlk_tenure_outlives(tenure, op.ttl_us);
+        pthread_mutex_unlock(&client->mutex);
+    }
     if (rc != ROWLOCK_OK)
         return rc;
     if (op.status == ROWLOCK_OK) {
@@ -348,28 +351,9 @@ static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *nex
                     "the first answer was lost, and since then the lock was changed by others");
 }
 
-/* The time is up here, but in the database there is the margin left, or a renewal that came too
- * late to count: if the same owner acquired meanwhile, it would re-enter this tenure, and a hold
- * that nobody gives back would stay behind. */
-static void clean_up(rowlock_client *client, rlk_tenure *tenure)
-{
-    int64_t late = rlk_clock_us() - atomic_load(&tenure->deadline_us);
-    int may_live = (late >= 0 && late <= 2 * margin(tenure->ttl_us)) ||
-                   atomic_load(&tenure->is_late) ||
-                   atomic_load(&tenure->lost) == ROWLOCK_LOSS_MAX_HOLD;
-    rowlock_op op;
-    rlk_sent sent;
-
-    if (tenure->is_adopted || !may_live)
-        return;
-    pthread_mutex_lock(&client->mutex);
-    rlk_op_of(&op, client, tenure);
-    pthread_mutex_unlock(&client->mutex);
-    send_hold(client, &op, 1, UNDO_BOUND_US, &sent, NULL);
-}
-
-/* Gives it back, or finds that it is lost. Out of the table first, as it is from the watched ones:
- * nothing renews it any more, nor does close release it. */
+/* Gives it back; or finds that it is lost, and sends nothing: others of the same owner may have
+ * adopted it, and count on it. Out of the table first, as it is from the watched ones: nothing
+ * renews it any more, nor does close release it. */
 static int release(rowlock_client *client, rowlock_lock *lock, rowlock_error *err)
 {
     rlk_tenure *tenure = lock->tenure;
@@ -383,7 +367,6 @@ static int release(rowlock_client *client, rowlock_lock *lock, rowlock_error *er
         next = rlk_hand_next(client, tenure);
     pthread_mutex_unlock(&client->mutex);
     if (is_lost) {
-        clean_up(client, tenure);
         rlk_bell_drop(client, tenure);
         rc = rlk_lost(err);
     } else {
@@ -423,6 +406,7 @@ int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err)
         }
         pthread_mutex_lock(&client->mutex);
         rlk_tenure_unref(l->tenure);
+        client->handles--;
         pthread_mutex_unlock(&client->mutex);
         rlk_client_unref(client);
     }

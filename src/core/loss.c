@@ -64,6 +64,7 @@ static int find_loss(rowlock_client *client, const rlk_tenure *tenure, int64_t u
 
 void rlk_lose_by_answer(rlk_tenure *tenure)
 {
+    tenure->is_over = 1;
     if (atomic_load(&tenure->lost))
         return;
     tenure->is_asked = 1;
@@ -132,8 +133,17 @@ static int waits_for_reason(const rlk_tenure *tenure)
     return tenure->is_asked && rlk_clock_us() < atomic_load(&tenure->deadline_us);
 }
 
+static void make_readable(int fd)
+{
+    const uint64_t one = 1;
+
+    while (fd >= 0 && write(fd, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+}
+
 /* Under the mutex: the handles that have lost their locks and do not know leave the list. They are
- * chained by `next`; a release meanwhile takes them out of the chain. */
+ * chained by `next`; a release meanwhile takes them out of the chain. Their descriptors are raised
+ * here, so that none waits for the callback of another. */
 static void find_untold(rlk_watch *watch)
 {
     rowlock_lock *next;
@@ -145,6 +155,7 @@ static void find_untold(rlk_watch *watch)
         lock->tenure->is_asked = 0; /* what is reported stays */
         unlist(watch, lock);
         lock->is_told = 1;
+        make_readable(atomic_load(&lock->lost_fd));
         lock->previous = NULL;
         lock->next = watch->untold;
         if (lock->next != NULL)
@@ -165,14 +176,6 @@ static rowlock_lock *take_untold(rlk_watch *watch)
         lock->next->previous = NULL;
     lock->next = lock->previous = NULL;
     return lock;
-}
-
-static void make_readable(int fd)
-{
-    const uint64_t one = 1;
-
-    while (fd >= 0 && write(fd, &one, sizeof one) < 0 && errno == EINTR) {
-    }
 }
 
 /* Unless it was released meanwhile, by this very thread. */
@@ -205,7 +208,6 @@ void rlk_tell_losses(rowlock_client *client)
         watch->calling = lock;
         watch->caller = pthread_self();
         pthread_mutex_unlock(&client->mutex);
-        make_readable(atomic_load(&lock->lost_fd));
         rlk_count_loss(client, tenure); /* whose event may release the handle, too */
         call_back(client, lock, tenure);
         pthread_mutex_lock(&client->mutex);

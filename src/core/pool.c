@@ -45,46 +45,115 @@ static int connect_new(rlk_conn **out, rowlock_client *client, int64_t deadline_
     return ROWLOCK_OK;
 }
 
+/* Renewals and releases are calls, too, as far as numbers of connections go. */
+static rlk_use counted_as(rlk_use use)
+{
+    return use == RLK_USE_KEEP ? RLK_USE_CALL : use;
+}
+
 static int all_in_use(const rowlock_client *client, rlk_use use, rowlock_error *err)
 {
-    static const char *const what[] = {"", " for transactions", " for waiting"};
+    static const char *const what[] = {" but the one for renewals and releases",
+                                       " for transactions", " for waiting", ""};
     static const char *const option[] = {"max_connections", "max_connections",
-                                         "max_wait_connections"};
+                                         "max_wait_connections", "max_connections"};
+    uint32_t most = client->max_connections[counted_as(use)];
+    int is_whole = use == RLK_USE_CALL && (most == 1 || client->handles == 0);
 
     rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, "all %u connections%s were in use: raise %s",
-                    client->max_connections[use], what[use], option[use]);
-    return use == RLK_USE_CALL ? ROWLOCK_ECONNECT : ROWLOCK_BUSY;
+                    most, is_whole ? "" : what[use], option[use]);
+    return counted_as(use) == RLK_USE_CALL ? ROWLOCK_ECONNECT : ROWLOCK_BUSY;
 }
 
-/* Under the mutex: may one more be taken? */
-static int has_room(const rowlock_client *client, rlk_use use)
+/* ---- under the mutex ---- */
+
+static void add_idle(rowlock_client *client, rlk_conn *conn)
 {
-    return client->connections[use] < client->max_connections[use] ||
-           (use == RLK_USE_CALL && client->idle != NULL);
+    conn->next = client->idle;
+    client->idle = conn;
+    client->idle_count++;
 }
 
-/* Under the mutex: an idle connection, or leave to open one (*out is NULL then), counted. */
+/* Is the last connection reserved, for renewals and releases? An acquire does not reserve it
+ * against calls: it may be the one that asks. */
+static int is_one_reserved(const rowlock_client *client, rlk_use use)
+{
+    return use != RLK_USE_KEEP &&
+           (client->handles > 0 || (use != RLK_USE_CALL && client->acquiring > 0));
+}
+
+/* With max_connections of 1 there is none beside it: calls share it, renewals and releases first.
+ */
+static int is_shared(const rowlock_client *client, rlk_use use)
+{
+    return use == RLK_USE_CALL && client->max_connections[RLK_USE_CALL] == 1;
+}
+
+static int may_take_idle(const rowlock_client *client, rlk_use use)
+{
+    if (client->idle_count == 0)
+        return 0;
+    if (!is_one_reserved(client, use))
+        return 1;
+    return is_shared(client, use) ? client->keep_waiting == 0
+                                  : client->idle_count + client->keeping > 1;
+}
+
+static int may_open(const rowlock_client *client, rlk_use use)
+{
+    rlk_use counted = counted_as(use);
+    uint32_t left = client->max_connections[counted] - client->connections[counted];
+    uint32_t most = client->max_connections[RLK_USE_CALL];
+    uint32_t used = client->connections[RLK_USE_CALL] - client->idle_count - client->keeping;
+
+    if (use != RLK_USE_CALL || !is_one_reserved(client, use))
+        return left > 0;
+    return left > 0 && (is_shared(client, use) ? client->keep_waiting == 0 : used + 1 < most);
+}
+
+static rlk_conn *take_idle(rowlock_client *client)
+{
+    rlk_conn *conn = client->idle;
+
+    client->idle = conn->next;
+    client->idle_count--;
+    client->connections[RLK_USE_CALL]--;
+    return conn;
+}
+
+/* Waits for a connection to come back. */
+static void wait_for_one(rowlock_client *client, rlk_use use, int64_t deadline_us)
+{
+    client->keep_waiting += use == RLK_USE_KEEP;
+    rlk_cond_wait(&client->changed, &client->mutex, deadline_us);
+    client->keep_waiting -= use == RLK_USE_KEEP;
+}
+
+/* An idle connection, or leave to open one (*out is NULL then), counted. */
 static int reserve(rlk_conn **out, rowlock_client *client, rlk_use use, int64_t deadline_us,
                    rowlock_error *err)
 {
-    while (!has_room(client, use)) {
-        if (use != RLK_USE_CALL || rlk_clock_us() >= deadline_us)
+    rlk_use counted = counted_as(use);
+
+    while (!may_open(client, use) && !(counted == RLK_USE_CALL && may_take_idle(client, use))) {
+        if (counted != RLK_USE_CALL || rlk_clock_us() >= deadline_us)
             return all_in_use(client, use, err);
-        rlk_cond_wait(&client->changed, &client->mutex, deadline_us);
+        wait_for_one(client, use, deadline_us);
     }
-    *out = client->idle;
-    if (client->idle != NULL) {
-        client->idle = client->idle->next;
-        client->connections[RLK_USE_CALL]--;
-    }
-    client->connections[use]++;
+    if (may_take_idle(client, use))
+        *out = take_idle(client);
+    client->connections[counted]++;
+    client->keeping += use == RLK_USE_KEEP;
     return ROWLOCK_OK;
 }
+
+/* ---- without it ---- */
 
 static void forget_one(rowlock_client *client, rlk_use use)
 {
     pthread_mutex_lock(&client->mutex);
-    client->connections[use]--;
+    client->connections[counted_as(use)]--;
+    client->keeping -= use == RLK_USE_KEEP;
     pthread_cond_broadcast(&client->changed);
     pthread_mutex_unlock(&client->mutex);
 }
@@ -112,19 +181,24 @@ static int get(rlk_conn **out, rowlock_client *client, rlk_use use, int64_t dead
     pthread_mutex_lock(&client->mutex);
     rc = reserve(out, client, use, deadline_us, err);
     pthread_mutex_unlock(&client->mutex);
-    if (rc != ROWLOCK_OK || *out != NULL)
-        return rc;
-    rc = connect_new(out, client, deadline_us, err);
     if (rc != ROWLOCK_OK)
-        forget_one(client, use);
-    else
-        note_reconnect(client);
+        return rc;
+    if (*out == NULL) {
+        rc = connect_new(out, client, deadline_us, err);
+        if (rc != ROWLOCK_OK)
+            forget_one(client, use);
+        else
+            note_reconnect(client);
+    }
+    if (rc == ROWLOCK_OK)
+        (*out)->is_keeping = use == RLK_USE_KEEP;
     return rc;
 }
 
-int rlk_pool_get(rlk_conn **out, rowlock_client *client, int64_t deadline_us, rowlock_error *err)
+int rlk_pool_get(rlk_conn **out, rowlock_client *client, rlk_use use, int64_t deadline_us,
+                 rowlock_error *err)
 {
-    return get(out, client, RLK_USE_CALL, deadline_us, err);
+    return get(out, client, use, deadline_us, err);
 }
 
 int rlk_pool_lend(rlk_conn **out, rowlock_client *client, rlk_use use, int64_t deadline_us,
@@ -136,8 +210,8 @@ int rlk_pool_lend(rlk_conn **out, rowlock_client *client, rlk_use use, int64_t d
 void rlk_pool_put(rowlock_client *client, rlk_conn *conn)
 {
     pthread_mutex_lock(&client->mutex);
-    conn->next = client->idle;
-    client->idle = conn;
+    client->keeping -= conn->is_keeping != 0;
+    add_idle(client, conn);
     pthread_cond_broadcast(&client->changed);
     pthread_mutex_unlock(&client->mutex);
 }
@@ -150,6 +224,7 @@ void rlk_pool_close_idle(rowlock_client *client)
     client->was_cut = 1;
     idle = client->idle;
     client->idle = NULL;
+    client->idle_count = 0;
     pthread_mutex_unlock(&client->mutex);
     while (idle != NULL) {
         rlk_conn *next = idle->next;
@@ -162,8 +237,10 @@ void rlk_pool_close_idle(rowlock_client *client)
 
 void rlk_pool_drop(rowlock_client *client, rlk_conn *conn)
 {
+    rlk_use use = conn->is_keeping ? RLK_USE_KEEP : RLK_USE_CALL;
+
     discard(client, conn);
-    forget_one(client, RLK_USE_CALL);
+    forget_one(client, use);
     rlk_pool_close_idle(client);
 }
 
@@ -175,8 +252,7 @@ void rlk_pool_return(rowlock_client *client, rlk_use use, rlk_conn *conn)
     is_wanted = !atomic_load(&client->closed) &&
                 client->connections[RLK_USE_CALL] < client->max_connections[RLK_USE_CALL];
     if (is_wanted) {
-        conn->next = client->idle;
-        client->idle = conn;
+        add_idle(client, conn);
         client->connections[RLK_USE_CALL]++;
     }
     client->connections[use]--;

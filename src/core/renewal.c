@@ -136,6 +136,8 @@ static int settle(rlk_tenure *tenure, const rowlock_op *op, const rlk_sent *sent
 
     plan_retry(tenure, now);
     atomic_store(&tenure->is_unreachable, rc != ROWLOCK_OK);
+    if (rc != ROWLOCK_OK)
+        rlk_tenure_outlives(tenure, op->ttl_us);
     if (rc == ROWLOCK_OK && op->status == ROWLOCK_LOST)
         rlk_lose_by_answer(tenure);
     if (rc != ROWLOCK_OK || op->status != ROWLOCK_OK || !rlk_extend(tenure, sent, op))

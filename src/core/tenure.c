@@ -35,6 +35,14 @@ void rlk_tenure_prolong(rlk_tenure *tenure, int64_t deadline_us)
         atomic_store(&tenure->deadline_us, deadline_us);
 }
 
+void rlk_tenure_outlives(rlk_tenure *tenure, int64_t remaining_us)
+{
+    int64_t until = rlk_clock_us() + remaining_us + rlk_margin(tenure->ttl_us);
+
+    if (until > tenure->row_until_us)
+        tenure->row_until_us = until;
+}
+
 void rlk_tenure_lose(rlk_tenure *tenure, int loss)
 {
     int held = ROWLOCK_LOSS_NONE;
@@ -65,8 +73,8 @@ int64_t rlk_tenure_ttl(const rlk_tenure *tenure, int64_t ttl_us)
     if (atomic_load(&tenure->hold_until_us) == RLK_NEVER)
         return ttl_us;
     left = atomic_load(&tenure->hold_until_us) - rlk_clock_us();
-    if (left <= 0 || atomic_load(&tenure->is_last))
-        return 0;
+    if (left <= 0)
+        return 1;
     return left < ttl_us ? left : ttl_us;
 }
 
@@ -115,23 +123,61 @@ rlk_tenure *rlk_tenures_of_name(const rlk_tenures *tenures, const char *name, si
     return at;
 }
 
+/* Lost, and not known to be over in the database. */
+static int may_live(rlk_tenure *tenure)
+{
+    return !tenure->is_over && rlk_tenure_is_lost(tenure) && rlk_clock_us() < tenure->row_until_us;
+}
+
+rlk_tenure *rlk_tenures_remnant(const rlk_tenures *tenures, const rlk_tenure *like)
+{
+    rlk_tenure *found = tenures->slot_count == 0 ? NULL : *find(tenures, like);
+
+    return found != NULL && may_live(found) ? found : NULL;
+}
+
+/* Takes it out of the table, if it is there. */
+static void take_out(rlk_tenures *tenures, rlk_tenure *tenure)
+{
+    rlk_tenure **at = find(tenures, tenure);
+
+    if (*at != tenure)
+        return;
+    *at = tenure->next;
+    tenures->count--;
+    rlk_heap_remove(&tenure->end);
+    rlk_tenure_unref(tenure);
+}
+
+void rlk_tenures_bury(rlk_tenures *tenures, rlk_tenure *remnant)
+{
+    remnant->is_over = 1;
+    if (remnant->handles == 0)
+        take_out(tenures, remnant);
+}
+
+static void forget_remnants(rlk_tenures *tenures)
+{
+    while (tenures->remnants.first != NULL && tenures->remnants.first->key <= rlk_clock_us())
+        take_out(tenures, RLK_HEAP_ELEMENT(tenures->remnants.first, rlk_tenure, end));
+}
+
 int rlk_tenures_reserve(rlk_tenures *tenures, size_t n)
 {
     size_t wanted = tenures->slot_count == 0 ? 16 : tenures->slot_count;
-    rlk_tenures larger = {0};
+    rlk_tenure **slots;
 
+    forget_remnants(tenures);
     while (wanted < tenures->count + n)
         wanted *= 2;
     if (wanted == tenures->slot_count)
         return 1;
-    larger.slots = calloc(wanted, sizeof *larger.slots);
-    if (larger.slots == NULL)
+    slots = calloc(wanted, sizeof *slots);
+    if (slots == NULL)
         return 0;
-    larger.slot_count = wanted;
-    larger.count = tenures->count;
     for (size_t i = 0; i < tenures->slot_count; i++) {
         for (rlk_tenure *next, *t = tenures->slots[i]; t != NULL; t = next) {
-            rlk_tenure **at = &larger.slots[hash(t->name, t->name_length) % wanted];
+            rlk_tenure **at = &slots[hash(t->name, t->name_length) % wanted];
 
             next = t->next;
             t->next = *at;
@@ -139,7 +185,8 @@ int rlk_tenures_reserve(rlk_tenures *tenures, size_t n)
         }
     }
     free(tenures->slots);
-    *tenures = larger;
+    tenures->slots = slots;
+    tenures->slot_count = wanted;
     return 1;
 }
 
@@ -162,6 +209,8 @@ rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh)
         rlk_tenure_prolong(old, atomic_load(&fresh->deadline_us));
         if (fresh->ttl_us > old->ttl_us)
             old->ttl_us = fresh->ttl_us;
+        if (fresh->row_until_us > old->row_until_us)
+            old->row_until_us = fresh->row_until_us;
         memcpy(old->seen, fresh->seen, sizeof old->seen);
         old->is_adopted |= fresh->is_adopted;
         old->handles++;
@@ -182,6 +231,7 @@ rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh)
         rlk_tenure_lose(old, ROWLOCK_LOSS_EXPIRED);
         fresh->next = old->next;
         old->next = NULL;
+        rlk_heap_remove(&old->end);
         rlk_tenure_unref(old);
     } else {
         tenures->count++;
@@ -192,16 +242,12 @@ rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh)
 
 void rlk_tenures_detach(rlk_tenures *tenures, rlk_tenure *tenure)
 {
-    rlk_tenure **at;
-
     if (--tenure->handles > 0)
         return;
-    at = find(tenures, tenure);
-    if (*at == tenure) {
-        *at = tenure->next;
-        tenures->count--;
-        rlk_tenure_unref(tenure);
-    }
+    if (may_live(tenure) && *find(tenures, tenure) == tenure)
+        rlk_heap_put(&tenures->remnants, &tenure->end, tenure->row_until_us);
+    else
+        take_out(tenures, tenure);
 }
 
 void rlk_tenures_clear(rlk_tenures *tenures)
@@ -209,6 +255,7 @@ void rlk_tenures_clear(rlk_tenures *tenures)
     for (size_t i = 0; i < tenures->slot_count; i++) {
         for (rlk_tenure *next, *t = tenures->slots[i]; t != NULL; t = next) {
             next = t->next;
+            rlk_heap_remove(&t->end);
             rlk_tenure_unref(t);
         }
         tenures->slots[i] = NULL;

@@ -201,9 +201,21 @@ static void test_api_finds_what_the_driver_finds(void **state)
     struct fixture *f = *state;
     struct findings all = diagnose(f, f->conn), api = {.count = 0};
     expect_ok(rowlock_diagnose(client_open(f), collect, &api, &f->err), &f->err);
-    assert_int_equal(api.count, all.count);
+    assert_int_equal(api.count, all.count + 1); /* the core's own proof */
     for (size_t i = 0; i < all.count; i++)
         assert_string_equal(api.items[i].subject, all.items[i].subject);
+}
+
+static void test_api_proves_exclusion(void **state)
+{
+    struct fixture *f = *state;
+    struct findings all = {.count = 0};
+    expect_ok(rowlock_diagnose(client_open(f), collect, &all, &f->err), &f->err);
+    assert_int_equal(grade_of(&all, "exclusion"), ROWLOCK_GRADE_GOOD);
+    assert_non_null(strstr(all.items[all.count - 1].message, "leases, transactions and guards"));
+    struct rows held = rows_query(f, NULL, 0, 0);
+    assert_int_equal(held.count, 0);
+    rows_free(&held);
 }
 
 static int use_client(const rowlock_finding *finding, void *payload)
@@ -236,6 +248,7 @@ static void test_api_works_without_tables(void **state)
               &f->err);
     expect_ok(rowlock_diagnose(f->clients[0], collect, &all, &f->err), &f->err);
     expect_bad(&all, "tables");
+    assert_int_equal(grade_of(&all, "exclusion"), -1);
 }
 
 static void test_api_needs_a_callback(void **state)
@@ -257,6 +270,7 @@ static const struct test_case cases[] = {
     CASE_IF(test_nothing_is_kept_locked, BACKEND_FINDINGS),
     CASE_IF(test_it_stops_when_told, BACKEND_FINDINGS),
     CASE_IF(test_api_finds_what_the_driver_finds, BACKEND_FINDINGS),
+    CASE_IF(test_api_proves_exclusion, BACKEND_FINDINGS),
     CASE_IF(test_api_callback_may_use_the_client, BACKEND_FINDINGS),
     CASE_IF(test_api_works_without_tables, BACKEND_FINDINGS),
     CASE_IF(test_api_needs_a_callback, BACKEND_FINDINGS),

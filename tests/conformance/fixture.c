@@ -289,9 +289,9 @@ rowlock_lock *hold_briefly(struct fixture *f, rowlock_client *client, const char
 {
     rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
     rowlock_lock *lock = NULL;
-    int status = ROWLOCK_TIMEOUT;
+    int status = ROWLOCK_ECONNECT;
     options.ttl_ms = ttl_ms != NULL ? *ttl_ms / 2 : BRIEF_MS / 2;
-    while (status == ROWLOCK_TIMEOUT && options.ttl_ms * 1000 < SLACK_US) {
+    while (status == ROWLOCK_ECONNECT && options.ttl_ms * 1000 < SLACK_US) {
         options.ttl_ms *= 2;
         status = rowlock_acquire(&lock, client, name, &options, &f->err);
     }

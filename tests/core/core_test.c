@@ -35,3 +35,10 @@ rowlock_lock *hold(rowlock_client *client, const char *name, int64_t ttl_ms, con
     assert_status(OK, rowlock_acquire(&lock, client, name, &options, &err));
     return lock;
 }
+
+void open_another(rowlock_client *client)
+{
+    rowlock_lock *lock = hold(client, "another", 0, NULL);
+
+    assert_status(OK, rowlock_release(&lock, NULL));
+}

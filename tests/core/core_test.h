@@ -28,6 +28,9 @@ rowlock_client *open_client_with(const rowlock_options *options);
 /* Acquires; fails the test if that fails. */
 rowlock_lock *hold(rowlock_client *client, const char *name, int64_t ttl_ms, const char *owner);
 
+/* While a lock is held: opens the connection that calls use beside the one that is reserved. */
+void open_another(rowlock_client *client);
+
 #define assert_status(status, call) assert_int_equal((call), ROWLOCK_##status)
 
 #endif

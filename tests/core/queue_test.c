@@ -304,6 +304,7 @@ static void test_lost_answer_of_a_ticket_is_no_lock(void **state)
 
     (void)state;
     hold_outside("a", 60000);
+    open_another(client);
     fake_plan(2, FAKE_CUT_AFTER, 1); /* a try, and then the ticket */
     assert_status(ECONNECT, wait_for(&lock, "a", ROWLOCK_FOREVER, NULL));
     fake_plan(0, FAKE_NONE, 0);

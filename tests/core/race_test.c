@@ -152,6 +152,7 @@ static void test_forced_release_that_is_repeated_spares_the_successor(void **sta
     client = open_client();
     other = open_client();
     shared = hold(client, "a", 0, "dead");
+    open_another(client);
     fake_plan(2, FAKE_CUT_AFTER, 0); /* 1 looks up the fence */
     fake_clock_on_sleep(enter_second);
     assert_status(OK, rowlock_force_release(client, "a", NULL, NULL));

@@ -66,6 +66,7 @@ static void test_no_wait_is_busy_without_a_sleep(void **state)
 
     (void)state;
     options.owner = "bob";
+    open_another(client);
     fake_plan(0, FAKE_NONE, 0);
     assert_status(BUSY, rowlock_acquire(&next, client, "a", &options, &err));
     assert_int_equal(fake_clock_sleeps(), 0);

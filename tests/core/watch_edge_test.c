@@ -256,7 +256,7 @@ static void sleep_past_the_deadline(void)
     fake_clock_advance_us(6500 * MS); /* over by half a second, in a margin of one */
 }
 
-static void test_a_late_hold_is_given_back_once(void **state)
+static void test_a_late_hold_is_not_given_back(void **state)
 {
     rowlock_acquire_options options = renewing(10000), longer = renewing(60000);
 
@@ -269,7 +269,7 @@ static void test_a_late_hold_is_given_back_once(void **state)
     during_renew = sleep_past_the_deadline;
     assert_status(LOST, rowlock_renew(held, 0, NULL));
     assert_status(LOST, rowlock_release(&held, NULL));
-    assert_int_equal(fake_find("a")->hold_count, 1); /* the other's */
+    assert_int_equal(fake_find("a")->hold_count, 2); /* any of them may be another process's */
     assert_true(fake_is_live("a"));
     assert_status(OK, rowlock_release(&others, NULL));
     rowlock_close(&other_client);
@@ -328,7 +328,7 @@ int main(void)
         EDGE(a_renewal_behind_the_release_brings_nothing_back),
         EDGE(an_answer_behind_the_release_brings_nothing_back),
         EDGE(a_late_answer_spares_the_hold_of_another_process),
-        EDGE(a_late_hold_is_given_back_once),
+        EDGE(a_late_hold_is_not_given_back),
         EDGE(a_longer_re_entry_before_a_renewal_does_not_end_renewals),
         EDGE(a_longer_re_entry_during_a_renewal_does_not_end_renewals),
     };

@@ -182,6 +182,33 @@ static void test_the_descriptor_becomes_readable(void **state)
     assert_int_equal(rowlock_lost_fd(NULL, NULL), -1);
 }
 
+static struct pollfd raised[2];
+static int raised_at_first_call;
+
+static void look_at_descriptors(rowlock_lock *lock, int loss, void *payload)
+{
+    on_lost(lock, loss, payload);
+    if (told == 1)
+        raised_at_first_call = poll(raised, 2, 0);
+}
+
+static void test_all_descriptors_are_readable_before_the_first_callback(void **state)
+{
+    rowlock_acquire_options options = renewing(1000);
+
+    (void)state;
+    options.renew = 0;
+    options.on_lost = look_at_descriptors;
+    held = take("a", &options);
+    second = take("b", &options);
+    raised[0] = (struct pollfd){.fd = rowlock_lost_fd(held, NULL), .events = POLLIN};
+    raised[1] = (struct pollfd){.fd = rowlock_lost_fd(second, NULL), .events = POLLIN};
+    raised_at_first_call = 0;
+    run_for(2000);
+    assert_int_equal(told, 2);
+    assert_int_equal(raised_at_first_call, 2);
+}
+
 static void test_a_later_descriptor_of_a_lost_lock_is_readable(void **state)
 {
     rowlock_acquire_options options = renewing(1000);
@@ -221,6 +248,7 @@ int main(void)
         TEST(lost_by_a_call_it_is_lost_at_once),
         TEST(the_callback_may_use_the_library),
         TEST(the_descriptor_becomes_readable),
+        TEST(all_descriptors_are_readable_before_the_first_callback),
         TEST(a_later_descriptor_of_a_lost_lock_is_readable),
         TEST(each_handle_is_told_once),
     };

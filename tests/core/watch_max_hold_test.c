@@ -113,6 +113,22 @@ static void test_a_short_re_entry_does_not_shorten_the_outer_lease(void **state)
     assert_true(rowlock_remaining(held) > 10000);
 }
 
+static void test_a_renewal_by_hand_asks_although_no_longer_lease_is_possible(void **state)
+{
+    rowlock_acquire_options options = renewing(30000);
+
+    (void)state;
+    options.renew = 0;
+    options.max_hold_ms = 10000;
+    held = take("a", &options);
+    fake_clock_advance_us(1000 * MS);
+    assert_status(OK, rowlock_renew(held, 0, NULL));
+    assert_in_range(rowlock_remaining(held), 7000, 9000);
+    assert_status(OK, rowlock_force_release(client, "a", NULL, NULL));
+    assert_status(LOST, rowlock_renew(held, 0, NULL));
+    assert_int_equal(rowlock_loss(held), ROWLOCK_LOSS_FORCED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +139,7 @@ int main(void)
         TEST(a_longer_lease_of_a_re_entry_does_not_lengthen_max_hold),
         TEST(adopted_with_max_hold_it_ends_by_that),
         TEST(a_short_re_entry_does_not_shorten_the_outer_lease),
+        TEST(a_renewal_by_hand_asks_although_no_longer_lease_is_possible),
     };
 
     return cmocka_run_group_tests_name("core/watch_max_hold", tests, NULL, NULL);

@@ -113,9 +113,9 @@ static int take(subject *s, const char *name, int64_t ttl_ms, int renew, rowlock
 /* One that is soon lost. A machine so busy that the grant itself came too late is asked again. */
 static int take_brief(subject *s, const char *name, rowlock_lost_fn fn)
 {
-    int rc = ROWLOCK_TIMEOUT;
+    int rc = ROWLOCK_ECONNECT;
 
-    for (int i = 0; i < 100 && rc == ROWLOCK_TIMEOUT; i++)
+    for (int i = 0; i < 100 && rc == ROWLOCK_ECONNECT; i++)
         rc = take(s, name, 60, 0, fn);
     return rc;
 }

@@ -16,7 +16,7 @@ static void record_commits(void)
     fault_sql("CREATE TABLE rowlock_fault_commits (mode text, hold_count int)");
     fault_sql(
         "CREATE OR REPLACE FUNCTION rowlock_fault_record() RETURNS trigger LANGUAGE plpgsql AS "
-        "'BEGIN INSERT INTO rowlock_fault_commits VALUES "
+        "'BEGIN INSERT INTO public.rowlock_fault_commits VALUES "
         "(current_setting(''synchronous_commit''), NEW.hold_count); RETURN NEW; END'");
     fault_sql("DROP TRIGGER IF EXISTS rowlock_fault_record ON {locks}");
     fault_sql("CREATE CONSTRAINT TRIGGER rowlock_fault_record AFTER INSERT OR UPDATE ON {locks} "

@@ -240,6 +240,13 @@ void fault_release(rowlock_lock **lock)
     assert_status(ROWLOCK_OK, rowlock_release(lock, &err), &err);
 }
 
+void fault_open_another(rowlock_client *client)
+{
+    rowlock_lock *lock = fault_acquire(client, fault_name("another"), 0);
+
+    fault_release(&lock);
+}
+
 const char *fault_name(const char *what)
 {
     static char names[8][64];

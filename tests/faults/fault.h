@@ -74,6 +74,9 @@ struct fault_row fault_row(rowlock_client *client, const char *name);
 rowlock_lock *fault_acquire(rowlock_client *client, const char *name, int64_t ttl_ms);
 void fault_release(rowlock_lock **lock);
 
+/* While a lock is held: opens the connection that calls use beside the one that is reserved. */
+void fault_open_another(rowlock_client *client);
+
 /* A name that was not used before in this process. Valid until eight more have been asked for. */
 const char *fault_name(const char *what);
 

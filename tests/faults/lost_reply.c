@@ -84,6 +84,7 @@ static void prepare_held(struct run *run)
     run->name = fault_name("held");
     run->other = fault_acquire(run->client, run->name, TTL_MS);
     run->fence = rowlock_fence(run->other);
+    fault_open_another(run->client);
 }
 
 static void verify_reentered(struct run *run)
@@ -201,6 +202,7 @@ static void prepare_many_held(struct run *run)
 {
     prepare_many(run);
     run->other = fault_acquire(run->client, run->name, TTL_MS);
+    fault_open_another(run->client);
 }
 
 static int call_many(struct run *run, rowlock_error *err)

@@ -117,13 +117,99 @@ static void nothing_is_left_behind(void **state)
     assert_string_equal("0", strtok(out, "\n"));
 }
 
+/* ---- settings that another client of the pool has left in its sessions ----------------------- */
+
+static const char *left_setting;
+
+/* Each of several sessions has a transaction open at the same time, so that each has a server
+ * connection of its own; with more than the pool has they wait for each other. */
+static void leave_setting(const char *sql)
+{
+    const struct backend_kind *kind = fault.backend.kind;
+    void *first = kind->sql_open(bouncer), *second = kind->sql_open(bouncer);
+
+    assert_non_null(first);
+    assert_non_null(second);
+    assert_int_equal(0, kind->sql_run(first, "BEGIN", NULL, 0));
+    assert_int_equal(0, kind->sql_run(second, "BEGIN", NULL, 0));
+    assert_int_equal(0, kind->sql_run(first, sql, NULL, 0));
+    assert_int_equal(0, kind->sql_run(second, sql, NULL, 0));
+    assert_int_equal(0, kind->sql_run(first, "COMMIT", NULL, 0));
+    assert_int_equal(0, kind->sql_run(second, "COMMIT", NULL, 0));
+    kind->sql_close(first);
+    kind->sql_close(second);
+    left_setting = sql;
+}
+
+static int read_only_by_default(const char *value)
+{
+    int64_t until = process_now_ms() + 30000;
+    char sql[128], out[64];
+
+    snprintf(sql, sizeof(sql), "ALTER SYSTEM SET default_transaction_read_only = %s", value);
+    if (fault_sql_on(fault.backend.address, sql, out, sizeof(out)) != 0 ||
+        fault_sql_on(fault.backend.address, "SELECT pg_reload_conf()", out, sizeof(out)) != 0)
+        return -1;
+    do {
+        process_sleep_ms(5);
+        if (fault_sql_on(fault.backend.address, "SHOW default_transaction_read_only", out,
+                         sizeof(out)) != 0)
+            return -1;
+    } while (strncmp(out, value, strlen(value)) != 0 && process_now_ms() < until);
+    return strncmp(out, value, strlen(value)) == 0 ? 0 : -1;
+}
+
+static int clean_sessions(void **state)
+{
+    (void)state;
+    if (left_setting != NULL)
+        leave_setting("RESET default_transaction_read_only");
+    left_setting = NULL;
+    return read_only_by_default("off");
+}
+
+static void left_read_only(void **state)
+{
+    leave_setting("SET default_transaction_read_only = on");
+    everything_works(state);
+}
+
+/* The server is to be obeyed, not the other client. */
+static void left_writable(void **state)
+{
+    rowlock_options options = ROWLOCK_OPTIONS_INIT;
+    rowlock_client *client, *none = NULL;
+    rowlock_lock *lock = NULL;
+    rowlock_tx *tx = NULL;
+    const char *name = "left";
+    rowlock_error err;
+
+    (void)state;
+    options.call_timeout_ms = 500;
+    client = fault_open(bouncer, &options);
+    leave_setting("SET default_transaction_read_only = off");
+    assert_int_equal(0, read_only_by_default("on"));
+    assert_int_not_equal(ROWLOCK_OK, rowlock_acquire(&lock, client, name, NULL, &err));
+    assert_int_not_equal(ROWLOCK_OK, rowlock_tx_begin(&tx, client, &name, 1, NULL, &err));
+    assert_status(ROWLOCK_ECONNECT, fault_try_open(&none, bouncer, &options, &err), &err);
+    assert_string_equal("25006", err.sqlstate);
+    assert_int_equal(0, read_only_by_default("off"));
+    lock = fault_acquire(client, name, 0);
+    fault_release(&lock);
+    rowlock_close(&client);
+}
+
 int main(int argc, char **argv)
 {
     const char *no_skip = getenv("ROWLOCK_TEST_NO_SKIP");
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(everything_works),       cmocka_unit_test(batches),
-        cmocka_unit_test(migrate_down_and_up),    cmocka_unit_test(queue_is_kept),
+        cmocka_unit_test(everything_works),
+        cmocka_unit_test(batches),
+        cmocka_unit_test(migrate_down_and_up),
+        cmocka_unit_test(queue_is_kept),
         cmocka_unit_test(nothing_is_left_behind),
+        cmocka_unit_test_teardown(left_read_only, clean_sessions),
+        cmocka_unit_test_teardown(left_writable, clean_sessions),
     };
 
     bouncer = getenv("ROWLOCK_TEST_PGBOUNCER");

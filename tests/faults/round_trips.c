@@ -63,6 +63,7 @@ static void reentry_and_busy(void **state)
     rowlock_error err;
 
     (void)state;
+    fault_open_another(client);
     count_from_here();
     again = fault_acquire(client, name, 0);
     assert_one_trip("re-entry");
@@ -85,6 +86,7 @@ static void busy_behind_a_free_one(void **state)
     rowlock_error err;
 
     (void)state;
+    fault_open_another(client);
     for (int i = 0; i < 3; i++) {
         fault_release(&lock);
         lock = fault_acquire(client, name, 0);

@@ -189,7 +189,7 @@ int watch_server_nudge(struct watch_server *server)
     return watch_server_again(server);
 }
 
-int watch_server_start(struct watch_server *out, const char *kind)
+static int start(struct watch_server *out, const char *kind, const char *option)
 {
     int pg = strcmp(kind, "postgresql") == 0;
     char pid[32] = "";
@@ -199,13 +199,25 @@ int watch_server_start(struct watch_server *out, const char *kind)
     snprintf(out->folder, sizeof(out->folder), "/tmp/rowlock-watch.XXXXXX");
     if (mkdtemp(out->folder) == NULL)
         return -1;
-    if (script("start", out->folder, pg ? "--postgresql" : "--mysql") != 0)
+    if (script("start", out->folder, option) != 0)
         return -1;
     if (read_variable(out->address, sizeof(out->address), out, pg ? "POSTGRESQL" : "MYSQL") != 0 ||
         read_variable(pid, sizeof(pid), out, pg ? "POSTGRESQL_PID" : "MYSQL_PID") != 0)
         return -1;
     out->pid = (pid_t)atoi(pid);
     return read_command(out);
+}
+
+int watch_server_start(struct watch_server *out, const char *kind)
+{
+    return start(out, kind, strcmp(kind, "postgresql") == 0 ? "--postgresql" : "--mysql");
+}
+
+int watch_server_start_pair(struct watch_server *out)
+{
+    if (start(out, "postgresql", "--standby") != 0)
+        return -1;
+    return read_variable(out->standby, sizeof(out->standby), out, "STANDBY");
 }
 
 void watch_server_end(struct watch_server *server)

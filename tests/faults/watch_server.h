@@ -10,7 +10,7 @@
 struct watch_server {
     const char *kind;
     char folder[64];
-    char address[512];
+    char address[512], standby[512]; /* the standby's: empty without one */
     pid_t pid;
     int is_child;       /* started again by us */
     char command[2048]; /* its arguments, each ended by NUL, as they were when it was started */
@@ -22,6 +22,9 @@ struct watch_server {
 /* Makes and starts one of that kind, "postgresql" or "mysql"; 0 or -1 after a message. Takes some
  * seconds. Give back with watch_server_end(). */
 int watch_server_start(struct watch_server *out, const char *kind);
+
+/* A PostgreSQL server and a hot standby of it. */
+int watch_server_start_pair(struct watch_server *out);
 
 /* Kills all of its processes with SIGKILL; returns when they are gone: 0, or -1. */
 int watch_server_kill(struct watch_server *server);

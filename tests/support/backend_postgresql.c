@@ -351,6 +351,8 @@ static const char *const secret[] = {
     "postgresql://u:" BACKEND_SECRET "%zz@127.0.0.1:1/x",
     "postgresql://u:" BACKEND_SECRET "@127.0.0.1:1/x?no_such_word=1",
     "postgresql://127.0.0.1:1/x?password=" BACKEND_SECRET "%zz",
+    "postgresql://u:p@127.0.0.1:1/x?sslmode=" BACKEND_SECRET "@127.0.0.1:1/x",
+    "postgresql://u:1?sslmode=" BACKEND_SECRET "@127.0.0.1:1/x",
     "password=" BACKEND_SECRET " nonsense",
     "password='" BACKEND_SECRET,
     "http://u:" BACKEND_SECRET "@127.0.0.1:1/x",

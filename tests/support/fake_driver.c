@@ -159,6 +159,7 @@ static int fake_open(void *conn, const rowlock_config *config, uint32_t timeout_
     }
     if (fault == FAKE_NONE) {
         ((fake_conn *)conn)->open = 1;
+        ((fake_conn *)conn)->session.place = fake_here;
         db.connections++;
         if (db.connections > db.most_connections)
             db.most_connections = db.connections;

@@ -160,7 +160,7 @@ int fake_lock(const rowlock_target *target, rowlock_op *ops, size_t n, uint32_t 
         lock_rows(ops, n, locker);
     }
     if (fake_takes_effect(fault) && target->conn != NULL)
-        ((fake_conn *)target->conn)->in_transaction = ops[0].status == ROWLOCK_OK;
+        ((fake_conn *)target->conn)->session.in_transaction = ops[0].status == ROWLOCK_OK;
     return fake_done(fault, err);
 }
 
@@ -197,7 +197,7 @@ int fake_end(void *conn, int commit, uint32_t timeout_ms, rowlock_error *err)
 
     (void)timeout_ms;
     finish(conn, commit && fake_takes_effect(fault));
-    c->in_transaction = 0;
+    c->session.in_transaction = 0;
     return fake_done(fault, err);
 }
 

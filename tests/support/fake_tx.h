@@ -8,7 +8,8 @@
 #include "fake_driver.h"
 
 typedef struct fake_conn {
-    int open, in_transaction;
+    fake_session session; /* first: a connection is its own session */
+    int open;
 } fake_conn;
 
 /* The database's clock, which is not the local one. */

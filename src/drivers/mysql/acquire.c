@@ -94,6 +94,7 @@ static int try_one(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_erro
         my_step_add(&step, SQL_ACQUIRE_ONE_OFF, NULL);
     my_step_add(&step, SQL_ACQUIRE_ONE_FLOOR, NULL);
     my_step_add(&step, SQL_ACQUIRE_ONE_ANSWER, NULL);
+    my_step_add(&step, SQL_GRANTED, NULL);
     conn->in_line = 1; /* there is no answer for a row that is absent */
     status = my_run_one(conn, &step, op, deadline, err);
     if (status == ROWLOCK_OK && op->status == STATUS_OPEN && conn->in_line)
@@ -112,6 +113,7 @@ static my_step acquire_step(enum sql_statement first, const rowlock_op *ops, siz
     if (my_has_ticket(ops, n))
         my_step_add(&step, SQL_ACQUIRE_OFF, NULL);
     my_step_add(&step, SQL_ACQUIRE_ANSWER, NULL);
+    my_step_add(&step, SQL_GRANTED, NULL);
     return step;
 }
 

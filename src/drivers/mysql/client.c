@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * MariaDB Connector/C and Oracle's libmysqlclient both can work without blocking, each in its own
- * way. This is the only file that knows which one it is compiled with. */
+ * way. This file and options.c are the only ones that know which one they are compiled with. */
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -32,39 +32,16 @@ static int poll_until(int fd, short events, int64_t deadline, int cap_ms)
     return one.revents;
 }
 
-/* A socket in the address goes before its host. */
+/* A socket in the address goes before its host, and before the host of an option file. */
 static const char *host_of(const my_address *address)
 {
-    return address->socket != NULL ? NULL : address->host;
+    return address->socket != NULL ? "localhost" : address->host;
 }
 
 #ifdef LIBMARIADB
 
 void my_client_enter(void)
 {
-}
-
-static void set_tls(MYSQL *mysql, const my_address *address)
-{
-    my_bool yes = 1, no = 0;
-
-    if (address->ssl_mode >= MY_SSL_REQUIRED)
-        mysql_options(mysql, MYSQL_OPT_SSL_ENFORCE, &yes);
-    /* This library knows no check of the authority alone: the stricter one stands for both. */
-    if (address->ssl_mode >= MY_SSL_VERIFY_CA)
-        mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &yes);
-    else if (address->ssl_mode != MY_SSL_DEFAULT)
-        mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &no);
-    if (address->ssl_mode == MY_SSL_DISABLED)
-        mysql_options(mysql, MYSQL_OPT_SSL_ENFORCE, &no);
-}
-
-static void set_own_options(MYSQL *mysql, const my_address *address)
-{
-    size_t stack = (size_t)256 * 1024; /* a TLS handshake runs on it */
-
-    mysql_options(mysql, MYSQL_OPT_NONBLOCK, &stack);
-    set_tls(mysql, address);
 }
 
 /* Waits for what the library asked for. What has happened, 0 when time is up. */
@@ -103,7 +80,7 @@ int my_client_connect(MYSQL *mysql, const my_address *a, int64_t deadline)
             return 0;
         wait = mysql_real_connect_cont(&done, mysql, wait);
     }
-    return 1;
+    return done != NULL ? 1 : -1;
 }
 
 int my_client_query(MYSQL *mysql, const char *sql, size_t length, rlk_spin *spin, int64_t deadline)
@@ -182,20 +159,6 @@ void my_client_enter(void)
         pthread_setspecific(thread_key, &once);
 }
 
-static void set_own_options(MYSQL *mysql, const my_address *address)
-{
-    static const unsigned modes[] = {[MY_SSL_DISABLED] = SSL_MODE_DISABLED,
-                                     [MY_SSL_PREFERRED] = SSL_MODE_PREFERRED,
-                                     [MY_SSL_REQUIRED] = SSL_MODE_REQUIRED,
-                                     [MY_SSL_VERIFY_CA] = SSL_MODE_VERIFY_CA,
-                                     [MY_SSL_VERIFY_IDENTITY] = SSL_MODE_VERIFY_IDENTITY};
-    unsigned long largest = 1024UL * 1024 * 1024;
-
-    mysql_options(mysql, MYSQL_OPT_MAX_ALLOWED_PACKET, &largest);
-    if (address->ssl_mode != MY_SSL_DEFAULT)
-        mysql_options(mysql, MYSQL_OPT_SSL_MODE, &modes[address->ssl_mode]);
-}
-
 static int socket_of(MYSQL *mysql)
 {
     return (int)mysql->net.fd;
@@ -217,16 +180,16 @@ static int await(MYSQL *mysql, enum net_async_status status, int64_t deadline)
 
 int my_client_connect(MYSQL *mysql, const my_address *a, int64_t deadline)
 {
+    enum net_async_status status;
     int again;
 
     do {
-        again = await(mysql,
-                      mysql_real_connect_nonblocking(mysql, host_of(a), a->user, a->password,
-                                                     a->database, a->port, a->socket,
-                                                     CLIENT_MULTI_STATEMENTS),
-                      deadline);
+        status =
+            mysql_real_connect_nonblocking(mysql, host_of(a), a->user, a->password, a->database,
+                                           a->port, a->socket, CLIENT_MULTI_STATEMENTS);
+        again = await(mysql, status, deadline);
     } while (again > 0);
-    return again == 0;
+    return again < 0 ? 0 : status == NET_ASYNC_COMPLETE ? 1 : -1;
 }
 
 int my_client_query(MYSQL *mysql, const char *sql, size_t length, rlk_spin *spin, int64_t deadline)
@@ -265,32 +228,6 @@ int my_client_next(MYSQL *mysql, int *out, int64_t deadline)
 }
 
 #endif
-
-MYSQL *my_client_new(const my_address *address)
-{
-    MYSQL *mysql = mysql_init(NULL);
-    unsigned protocol = MYSQL_PROTOCOL_DEFAULT;
-
-    if (mysql == NULL)
-        return NULL;
-    mysql_options(mysql, MYSQL_READ_DEFAULT_GROUP, "client");
-    mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
-    if (address->ssl_ca != NULL)
-        mysql_options(mysql, MYSQL_OPT_SSL_CA, address->ssl_ca);
-    if (address->ssl_cert != NULL)
-        mysql_options(mysql, MYSQL_OPT_SSL_CERT, address->ssl_cert);
-    if (address->ssl_key != NULL)
-        mysql_options(mysql, MYSQL_OPT_SSL_KEY, address->ssl_key);
-    /* "localhost" means the Unix socket to these libraries; a port says otherwise. */
-    if (address->socket != NULL)
-        protocol = MYSQL_PROTOCOL_SOCKET;
-    else if (address->port != 0)
-        protocol = MYSQL_PROTOCOL_TCP;
-    if (protocol != MYSQL_PROTOCOL_DEFAULT)
-        mysql_options(mysql, MYSQL_OPT_PROTOCOL, &protocol);
-    set_own_options(mysql, address);
-    return mysql;
-}
 
 int my_client_hung_up(MYSQL *mysql)
 {

@@ -41,8 +41,7 @@ static int start_session(my_conn *conn, int64_t deadline, rowlock_error *err)
     if (row == NULL || row[0] == NULL)
         status = rlk_fail(err, ROWLOCK_ECONNECT, "the server does not tell its version");
     else if (my_int(row[1]) != 0)
-        status = rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
-                                 "the server is read-only: connect to the primary");
+        status = rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, MY_READ_ONLY);
     else
         status = check_version(row[0], err);
     if (status == ROWLOCK_OK) {
@@ -56,6 +55,7 @@ static int start_session(my_conn *conn, int64_t deadline, rowlock_error *err)
 static int connect_to(my_conn *conn, my_address *address, int64_t deadline, rowlock_error *err)
 {
     const char *password = getenv("MYSQL_PWD");
+    int connected;
 
     if (address->password == NULL && password != NULL) {
         address->password = strdup(password);
@@ -66,13 +66,13 @@ static int connect_to(my_conn *conn, my_address *address, int64_t deadline, rowl
     if (conn->mysql == NULL)
         return rlk_fail_memory(err);
     conn->dead = 1; /* until it lives */
-    if (!my_client_connect(conn->mysql, address, deadline))
+    connected = my_client_connect(conn->mysql, address, deadline);
+    if (connected == 0)
         return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
                                "cannot connect: the server did not answer in time");
-    if (mysql_errno(conn->mysql) != 0)
+    if (connected < 0)
         return my_connect_error(conn->mysql, err);
-    /* Connector/C goes on in plain text when the server has no TLS and nothing is to be verified.
-     */
+    /* The libraries have refused it before they sent a password; this is to be sure. */
     if (address->ssl_mode >= MY_SSL_REQUIRED && mysql_get_ssl_cipher(conn->mysql) == NULL)
         return rlk_fail(err, ROWLOCK_ECONNECT,
                         "cannot connect: the server offers no TLS, which the address asks for");

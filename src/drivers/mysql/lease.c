@@ -31,7 +31,8 @@ static void read_renewed(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const uns
 
 int my_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowlock_error *err)
 {
-    const my_step renew = {{{SQL_START, NULL}, {SQL_RENEW, NULL}}, 2, read_renewed};
+    const my_step renew = {
+        {{SQL_START, NULL}, {SQL_RENEW, NULL}, {SQL_GRANTED, NULL}}, 3, read_renewed};
     int64_t deadline = my_deadline(timeout_ms);
     int status;
 

@@ -5,6 +5,7 @@
  *   driver.c    the table, opening and closing
  *   address.c   mysql://user:password@host:port/database?...
  *   client.c    the two client libraries, made one; every wait ends by a deadline
+ *   options.c   option files and address as the libraries' options: TLS, passwords
  *   exec.c      one packet there, its results back, errors put into classes
  *   batch.c     operations as packets, and their rows back
  *   direct.c    acquire and release of one lock in the usual cases
@@ -118,7 +119,8 @@ int my_address_parse(my_address *out, const char *text, rowlock_error *err);
 void my_address_free(my_address *address);
 
 /* One of these ends before its deadline (rlk_clock_us()) or answers 0: then the connection can only
- * be closed. Answer 1: done; what came of it is in mysql_errno() and the out parameter. */
+ * be closed. Answer 1: done; what came of it is in mysql_errno() and the out parameter; if there is
+ * no connection, though, it is -1. */
 int my_client_connect(MYSQL *mysql, const my_address *address, int64_t deadline);
 int my_client_query(MYSQL *mysql, const char *sql, size_t length, rlk_spin *spin, int64_t deadline);
 int my_client_store(MYSQL *mysql, MYSQL_RES **out, int64_t deadline);
@@ -127,7 +129,8 @@ int my_client_next(MYSQL *mysql, int *out, int64_t deadline); /* *out: 0 one mor
 /* Readies the client library for the calling thread: at the start of every slot. */
 void my_client_enter(void);
 
-/* A handle with the options that the two libraries spell differently; NULL: no memory. */
+/* A handle that is ready to connect, with all its options; NULL: no memory. What the address says
+ * goes before what option files say. */
 MYSQL *my_client_new(const my_address *address);
 
 /* Has the server hung up while nothing was going on? Then the request need not be sent to find out,
@@ -194,6 +197,10 @@ int my_native_run(my_conn *conn, MYSQL_RES **out, rowlock_error *err);
 /* What an error of the server's means for a call that was one transaction. */
 int my_errno_status(int code, int *retryable);
 int my_is_denied(int code); /* a privilege is missing */
+
+/* Was it refused because the server is read-only? See sql/mysql.sql. */
+int my_is_read_only(MYSQL *mysql);
+#define MY_READ_ONLY "the server is read-only: connect to the primary"
 
 /* Frees what a connection has but its MYSQL *. */
 void my_conn_free(my_conn *conn);

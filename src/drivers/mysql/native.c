@@ -102,6 +102,8 @@ static int native_error(MYSQL *mysql, rowlock_error *err)
     int status = my_errno_status(code, &retryable);
     const char *before = "", *after = "";
 
+    if (my_is_read_only(mysql))
+        return rlk_fail_native(err, ROWLOCK_EDRIVER, code, mysql_sqlstate(mysql), 0, MY_READ_ONLY);
     if (status == ROWLOCK_EUNKNOWN || code == TOO_LARGE || code == IDLE) {
         status = ROWLOCK_ECONNECT;
         retryable = 0;

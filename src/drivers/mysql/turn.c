@@ -119,6 +119,7 @@ static int try_turn(my_conn *conn, rowlock_op *op, int heard, int64_t deadline, 
     my_step_add(&step, SQL_ACQUIRE_ONE_OFF, NULL);
     my_step_add(&step, SQL_ACQUIRE_ONE_FLOOR, NULL);
     my_step_add(&step, SQL_PLACE_ONE, NULL);
+    my_step_add(&step, SQL_GRANTED, NULL);
     op->status = STATUS_OPEN;
     my_start(conn);
     if (heard)

@@ -73,11 +73,11 @@ static void find_server(rlk_findings *f, const PGresult *server)
                       text(server, DATABASE), text(server, ROLE));
     if (is_on(server, IS_STANDBY))
         rlk_find_bad(f, "writes", "connect to the primary", "the server is a standby, read-only");
+    else if (strcmp(text(server, READ_ONLY), "on") == 0)
+        rlk_find_bad(f, "writes", "connect to the primary, or reset default_transaction_read_only",
+                     "default_transaction_read_only is on: nothing is granted");
     else
-        rlk_find_good(f, "writes", "the server is a primary%s",
-                      strcmp(text(server, READ_ONLY), "on") == 0
-                          ? "; sessions are read-only by default, which rowlock overrides"
-                          : "");
+        rlk_find_good(f, "writes", "the server is a primary");
     if (number(server, CLIENTS) * 100 > number(server, CLIENTS_MAX) * CLIENTS_PERCENT_MAX)
         rlk_find_warning(f, "connections", "raise max_connections, or put PgBouncer in between",
                          "%" PRId64 " of %" PRId64 " are in use", number(server, CLIENTS),

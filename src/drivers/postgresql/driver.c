@@ -28,13 +28,17 @@ const char *pg_text_of(pg_statement statement)
         [PG_SCHEMA_EXISTS] = SQL_SCHEMA_EXISTS,
         [PG_SCHEMA_LOCK] = SQL_SCHEMA_LOCK,
         [PG_SERVER] = SQL_SERVER,
+        [PG_PATH_GIVEN] = SQL_PATH_GIVEN,
+        [PG_PLACE] = SQL_PLACE,
         [PG_SESSION] = SQL_SESSION,
         [PG_BEGIN] = SQL_BEGIN,
+        [PG_BEGIN_POOLED] = SQL_BEGIN_POOLED,
         [PG_COMMIT] = SQL_COMMIT,
         [PG_ROLLBACK] = SQL_ROLLBACK,
         [PG_PREPARE] = SQL_PREPARE,
         [PG_LOCATE] = SQL_LOCATE,
         [PG_TX_HERE] = SQL_TX_HERE,
+        [PG_TX_PATH] = SQL_TX_PATH,
         [PG_TX_LIMITS] = SQL_TX_LIMITS,
         [PG_TX_RESTORE] = SQL_TX_RESTORE,
         [PG_TX_LOCK] = SQL_TX_LOCK,
@@ -68,17 +72,12 @@ const char *pg_text_of(pg_statement statement)
     return sql_text[numbers[statement]];
 }
 
-const char *pg_schema_or_null(const pg_link *conn)
-{
-    return conn->schema[0] == '\0' ? NULL : conn->schema;
-}
-
 const char *pg_sql(pg_link *conn, pg_statement statement)
 {
     rlk_text *sql = &conn->sql[statement];
 
     if (sql->length == 0)
-        rlk_sql_render(sql, pg_text_of(statement), conn->prefix, pg_schema_or_null(conn), '"');
+        rlk_sql_render(sql, pg_text_of(statement), conn->prefix, conn->schema, '"');
     if (sql->failed)
         rlk_text_free(sql);
     return sql->data;
@@ -100,11 +99,12 @@ static void ignore_notice(void *payload, const PGresult *result)
     (void)result;
 }
 
-/* Is it the primary, and does a pooler stand in between? */
+/* Is it a primary that may be written, and does a pooler stand in between? What it is not it may
+ * become at any moment. */
 static int look_at_server(pg_link *conn, int64_t deadline, rowlock_error *err)
 {
     PGresult *result;
-    int status, is_standby;
+    int status, is_standby, is_read_only;
 
     pg_params_clear(&conn->params);
     status = pg_call_bare(conn, PG_SERVER, &result, deadline, err);
@@ -112,26 +112,26 @@ static int look_at_server(pg_link *conn, int64_t deadline, rowlock_error *err)
         return status;
     conn->is_pooled = pg_get_int(result, 0, 0) != PQbackendPID(conn->pg);
     is_standby = pg_get_bool(result, 0, 1);
+    is_read_only = pg_get_bool(result, 0, 2);
     PQclear(result);
     if (is_standby)
         return rlk_fail_native(
-            err, ROWLOCK_ECONNECT, 0, "25006", 0,
+            err, ROWLOCK_ECONNECT, 0, "25006", 1,
             "the server is a standby, which is read-only: connect to the primary");
+    if (is_read_only)
+        return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, "25006", 1,
+                               "the server is read-only for this role and database "
+                               "(default_transaction_read_only): connect to the primary");
     return ROWLOCK_OK;
 }
 
 static int set_up_session(pg_link *conn, int64_t deadline, uint32_t timeout_ms, rowlock_error *err)
 {
-    PGresult *result;
     int status = look_at_server(conn, deadline, err);
 
-    if (status != ROWLOCK_OK || conn->is_pooled)
-        return status;
-    pg_session_params(&conn->params, conn, timeout_ms, 0);
-    status = pg_call_bare(conn, PG_SESSION, &result, deadline, err);
-    conn->limit_ms = timeout_ms;
-    PQclear(result);
-    return status;
+    if (status == ROWLOCK_OK && !conn->is_pooled)
+        status = pg_set_session(conn, timeout_ms, err);
+    return status == ROWLOCK_OK ? pg_find_place(conn, deadline, err) : status;
 }
 
 static int pg_open(void *memory, const rowlock_config *config, uint32_t timeout_ms,
@@ -144,7 +144,9 @@ static int pg_open(void *memory, const rowlock_config *config, uint32_t timeout_
     conn->is_relaxed = config->is_relaxed != 0;
     conn->spin.most_us = config->spin_us;
     snprintf(conn->prefix, sizeof conn->prefix, "%s", config->prefix);
-    snprintf(conn->schema, sizeof conn->schema, "%s", config->schema == NULL ? "" : config->schema);
+    conn->is_placed = config->schema != NULL && config->schema[0] != '\0';
+    snprintf(conn->schema, sizeof conn->schema, "%s",
+             conn->is_placed ? config->schema : PG_NOWHERE);
     status = pg_connect_start(&conn->pg, config->address, timeout_ms, err);
     if (status != ROWLOCK_OK)
         return status;

@@ -3,9 +3,10 @@
  * One statement to the server and back, by a deadline.
  *
  * Direct connection: the statement is prepared once and run as a transaction of its own. Through a
- * pooler: BEGIN, settings for this transaction, the unnamed statement, COMMIT. The COMMIT comes
- * behind a Sync, so that it runs, as a rollback, even if the statement failed: the connection is
- * left clean. Either way everything is sent at once and answered at once. */
+ * pooler, or if somebody else may have changed the session's settings: BEGIN, settings for this
+ * transaction or the session, the unnamed statement, COMMIT. The COMMIT comes behind a Sync, so
+ * that it runs, as a rollback, even if the statement failed: the connection is left clean. Either
+ * way everything is sent at once and answered at once. */
 #include "pg.h"
 
 #include <poll.h>
@@ -122,6 +123,7 @@ int pg_said_no(pg_link *conn, const PGresult *error, rowlock_error *err)
     if (meaning == PG_MEANS_UNPREPARED) {
         memset(conn->is_prepared, 0, sizeof conn->is_prepared);
         conn->generation++;
+        conn->limit_ms = 0;
     }
     return rlk_fail_native(err, ROWLOCK_EDRIVER, 0, state, meaning != PG_MEANS_OTHER, "%s", text);
 }
@@ -215,8 +217,35 @@ static int is_limit_off(const pg_link *conn, int64_t left_ms)
     return off * 100 > left_ms * LIMIT_SLACK_PERCENT;
 }
 
+/* The settings first, in the same transaction: without them the statement is not run. */
+static int queue_in_transaction(pg_link *conn, exchange *x, pg_statement statement, int64_t left_ms,
+                                int only_transaction)
+{
+    pg_session_params(&conn->session_params, conn, left_ms, only_transaction);
+    if (queue(conn, x, NULL, conn->sql[only_transaction ? PG_BEGIN_POOLED : PG_BEGIN].data, NULL) <
+        0)
+        return 0;
+    x->session = queue(conn, x, NULL, conn->sql[PG_SESSION].data, &conn->session_params);
+    if (x->session < 0)
+        return 0;
+    x->main = queue(conn, x, NULL, conn->sql[statement].data, &conn->params);
+    if (x->main < 0 || !queue_sync(conn, x))
+        return 0;
+    x->commit = queue(conn, x, NULL, conn->sql[PG_COMMIT].data, NULL);
+    return x->commit >= 0 && queue_sync(conn, x);
+}
+
+static int queue_pooled(pg_link *conn, exchange *x, pg_statement statement, int64_t left_ms)
+{
+    return queue_in_transaction(conn, x, statement, left_ms, 1);
+}
+
 static int queue_direct(pg_link *conn, exchange *x, pg_statement statement, int64_t left_ms)
 {
+    if (conn->limit_ms == 0) {
+        conn->limit_ms = left_ms;
+        return queue_in_transaction(conn, x, statement, left_ms, 0);
+    }
     if (is_limit_off(conn, left_ms)) {
         pg_session_params(&conn->session_params, conn, left_ms, 0);
         x->session = queue(conn, x, NULL, conn->sql[PG_SESSION].data, &conn->session_params);
@@ -225,19 +254,6 @@ static int queue_direct(pg_link *conn, exchange *x, pg_statement statement, int6
             return 0;
     }
     return queue_prepared(conn, x, statement) && queue_sync(conn, x);
-}
-
-static int queue_pooled(pg_link *conn, exchange *x, pg_statement statement, int64_t left_ms)
-{
-    pg_session_params(&conn->session_params, conn, left_ms, 1);
-    if (queue(conn, x, NULL, conn->sql[PG_BEGIN].data, NULL) < 0 ||
-        queue(conn, x, NULL, conn->sql[PG_SESSION].data, &conn->session_params) < 0)
-        return 0;
-    x->main = queue(conn, x, NULL, conn->sql[statement].data, &conn->params);
-    if (x->main < 0 || !queue_sync(conn, x))
-        return 0;
-    x->commit = queue(conn, x, NULL, conn->sql[PG_COMMIT].data, NULL);
-    return x->commit >= 0 && queue_sync(conn, x);
 }
 
 /* ---- receiving */
@@ -296,7 +312,7 @@ static int receive(PGconn *pg, exchange *x, int64_t deadline)
 
 static int conclude(pg_link *conn, exchange *x, int got, rowlock_error *err)
 {
-    if (x->session >= 0 && !x->session_done)
+    if (x->session >= 0 && (!x->session_done || (x->commit >= 0 && !x->committed)))
         conn->limit_ms = 0;
     if (x->error != NULL && pg_is_fatal(x->error))
         return pg_said_no(conn, x->error, err);
@@ -333,8 +349,8 @@ static int exchange_all(pg_link *conn, queue_fn fill, pg_statement statement, PG
         return rlk_fail_native(err, ROWLOCK_EDRIVER, 0, NULL, 1,
                                "no time was left to ask the server");
     if (pg_sql(conn, statement) == NULL || pg_sql(conn, PG_BEGIN) == NULL ||
-        pg_sql(conn, PG_SESSION) == NULL || pg_sql(conn, PG_COMMIT) == NULL ||
-        conn->params.bytes.failed)
+        pg_sql(conn, PG_BEGIN_POOLED) == NULL || pg_sql(conn, PG_SESSION) == NULL ||
+        pg_sql(conn, PG_COMMIT) == NULL || conn->params.bytes.failed)
         return rlk_fail_memory(err);
     status = pg_check_idle(conn->pg, err);
     if (status != ROWLOCK_OK)
@@ -365,6 +381,11 @@ static int queue_bare(pg_link *conn, exchange *x, pg_statement statement, int64_
 int pg_call(pg_link *conn, pg_statement statement, PGresult **out, int64_t deadline,
             rowlock_error *err)
 {
+    int status = pg_find_place(conn, deadline, err);
+
+    *out = NULL;
+    if (status != ROWLOCK_OK)
+        return status;
     return exchange_all(conn, conn->is_pooled ? queue_pooled : queue_direct, statement, out,
                         deadline, err);
 }
@@ -406,11 +427,32 @@ int pg_script(pg_link *conn, const char *sql, int64_t deadline, rowlock_error *e
 
 /* ---- trips on a direct connection */
 
+int pg_set_session(pg_link *conn, int64_t left_ms, rowlock_error *err)
+{
+    pg_params kept = conn->params;
+    PGresult *result;
+    int status;
+
+    conn->params = (pg_params){0};
+    pg_session_params(&conn->params, conn, left_ms, 0);
+    status = pg_call_bare(conn, PG_SESSION, &result, pg_deadline_in(left_ms), err);
+    if (status == ROWLOCK_OK)
+        conn->limit_ms = left_ms;
+    PQclear(result);
+    pg_params_free(&conn->params);
+    conn->params = kept;
+    return pg_unchanged(status, err);
+}
+
 int pg_trip_begin(pg_link *conn, pg_trip *trip, int64_t left_ms, rowlock_error *err)
 {
-    int status = pg_check_idle(conn->pg, err);
+    int status = pg_find_place(conn, pg_deadline_in(left_ms), err);
 
     *trip = (pg_trip){.pg = conn->pg};
+    if (status == ROWLOCK_OK && conn->limit_ms == 0)
+        status = pg_set_session(conn, left_ms, err);
+    if (status == ROWLOCK_OK)
+        status = pg_check_idle(conn->pg, err);
     if (status != ROWLOCK_OK)
         return status;
     if (pg_sql(conn, PG_SESSION) == NULL)

@@ -11,7 +11,7 @@
 #include "rowlock/postgresql.h"
 
 /* Of the statements in a trip. */
-enum { TRIP_SAVEPOINT, TRIP_HERE, TRIP_LIMITS, TRIP_GUARD };
+enum { TRIP_SAVEPOINT, TRIP_PATH, TRIP_HERE, TRIP_LIMITS, TRIP_GUARD };
 
 enum { LOCK_PERCENT = 75 }; /* of the call's time: the server gives up before we do */
 
@@ -178,16 +178,22 @@ static int elsewhere(rowlock_error *err)
 
 /* ---- the savepoint */
 
-/* Back to it; `look` (NULL: nothing) is asked then, and a command comes last: the portal of a
- * SELECT would keep its snapshot until the application's next statement. */
+enum { UNDO_LOOK = 2 };
+
+/* Back to it; `look` (NULL: nothing) is asked then, under a search_path of ours, and a command
+ * comes last: the portal of a SELECT would keep its snapshot until the application's next
+ * statement. */
 static int undo(pg_trip *trip, const char *look, const pg_params *params, int64_t deadline,
                 rowlock_error *err)
 {
     int status;
 
     pg_trip_add(trip, pg_text_of(PG_SAVEPOINT_UNDO), NULL);
-    if (look != NULL)
+    if (look != NULL) {
+        pg_trip_add(trip, pg_text_of(PG_TX_PATH), NULL);
         pg_trip_add(trip, look, params);
+        pg_trip_add(trip, pg_text_of(PG_SAVEPOINT_UNDO), NULL);
+    }
     pg_trip_add(trip, pg_text_of(PG_SAVEPOINT_RELEASE), NULL);
     status = run_surely(trip, pg_deadline_after(deadline), err);
     if (status == ROWLOCK_OK && trip->error != NULL)
@@ -253,7 +259,7 @@ static int let_go(PGconn *pg, const pg_try *try, const char *look, rowlock_error
     int status = undo(&trip, look, &try->look, try->deadline, err);
 
     if (status == ROWLOCK_OK && look != NULL)
-        pg_try_read_look(try, trip.results[1]);
+        pg_try_read_look(try, trip.results[UNDO_LOOK]);
     pg_trip_clear(&trip);
     return status;
 }
@@ -280,6 +286,7 @@ static int lock_rows(PGconn *pg, const pg_try *try, const pg_place *place, const
     int status;
 
     pg_trip_add(&trip, pg_text_of(PG_SAVEPOINT), NULL);
+    pg_trip_add(&trip, pg_text_of(PG_TX_PATH), NULL);
     pg_trip_add(&trip, pg_text_of(PG_TX_HERE), &place->identity);
     pg_trip_add(&trip, pg_text_of(PG_TX_LIMITS), &try->limits);
     pg_trip_add(&trip, sql->lock.data, &try->lock);
@@ -380,6 +387,7 @@ static int guard_row(PGconn *pg, rowlock_op *op, const guarding *g, rowlock_erro
     int status;
 
     pg_trip_add(&trip, pg_text_of(PG_SAVEPOINT), NULL);
+    pg_trip_add(&trip, pg_text_of(PG_TX_PATH), NULL);
     pg_trip_add(&trip, pg_text_of(PG_TX_HERE), &g->place.identity);
     pg_trip_add(&trip, pg_text_of(PG_TX_BOUND), &g->bound);
     pg_trip_add(&trip, g->sql.data, &g->params);

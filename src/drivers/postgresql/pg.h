@@ -17,6 +17,7 @@
  *   native.c   statements in a transaction of the application's, on its connection
  *   try.c      one try to lock rows in either, as parameters and answers
  *   exec.c     one statement, sent and answered by a deadline
+ *   place.c    the schema of the tables
  *   wire.c     sending and waiting
  *   ops.c      operations as parameters, rows as their answers
  *   state.c    sqlstates and what they mean to us
@@ -56,13 +57,17 @@ typedef enum pg_statement {
     PG_SCHEMA_EXISTS,
     PG_SCHEMA_LOCK,
     PG_SERVER,
+    PG_PATH_GIVEN,
+    PG_PLACE,
     PG_SESSION,
     PG_BEGIN,
+    PG_BEGIN_POOLED,
     PG_COMMIT,
     PG_ROLLBACK,
     PG_PREPARE,
     PG_LOCATE,
     PG_TX_HERE,
+    PG_TX_PATH,
     PG_TX_LIMITS,
     PG_TX_RESTORE,
     PG_TX_LOCK,
@@ -101,7 +106,7 @@ typedef struct pg_params {
     size_t starts[PG_PARAMS_MAX];
 } pg_params;
 
-enum { PG_CHANNEL_SIZE = 25 };
+enum { PG_CHANNEL_SIZE = 25, PG_SCHEMA_SIZE = 128 };
 
 /* Not pg_conn: that is libpq's own tag of PGconn. */
 typedef struct pg_link {
@@ -109,12 +114,15 @@ typedef struct pg_link {
     int is_pooled;  /* a pooler stands in between: no session state, no named statements */
     int is_relaxed; /* commits are not waited for */
     rlk_spin spin;
-    char prefix[32], schema[64];
+    char prefix[32];
+    char schema[PG_SCHEMA_SIZE];      /* of the tables, ready to stand between double quotes */
+    int is_placed;                    /* it was given, or the tables were seen there */
     rlk_text sql[PG_STATEMENT_COUNT]; /* with the user's prefix and schema, made when first used */
     uint8_t is_prepared[PG_STATEMENT_COUNT];
     unsigned generation; /* in the names of prepared statements; raised to prepare them anew */
     int64_t transaction; /* number of the one that `lock` has begun */
-    int64_t limit_ms;    /* the bound that the session's timeouts were made for */
+    int64_t limit_ms;    /* the bound that the session's timeouts were made for; 0: its settings may
+                          * be any */
     int meets_free;      /* most rows of the last acquire were there and free */
     pg_params params, session_params;
     /* the queue */
@@ -135,7 +143,6 @@ typedef struct pg_link {
 const char *pg_text_of(pg_statement statement);
 /* The text of a statement for this connection; NULL if memory is out. */
 const char *pg_sql(pg_link *conn, pg_statement statement);
-const char *pg_schema_or_null(const pg_link *conn);
 /* How many steps the tables' history has; step `version` of it, 1 and up. */
 int pg_migration_count(void);
 const rowlock_migration *pg_migration(int version);
@@ -209,6 +216,9 @@ int pg_call(pg_link *conn, pg_statement statement, PGresult **out, int64_t deadl
 int pg_call_bare(pg_link *conn, pg_statement statement, PGresult **out, int64_t deadline,
                  rowlock_error *err);
 
+/* PG_SESSION on a direct connection, for timeouts of that bound. ECONNECT, EDRIVER. */
+int pg_set_session(pg_link *conn, int64_t left_ms, rowlock_error *err);
+
 /* Several statements at once on a direct connection: begin, add, end. Each part up to a Sync is a
  * transaction. `left_ms`: the bound that the session's timeouts are to have, if they are off. */
 int pg_trip_begin(pg_link *conn, pg_trip *trip, int64_t left_ms, rowlock_error *err);
@@ -233,6 +243,22 @@ int pg_said_no(pg_link *conn, const PGresult *error, rowlock_error *err);
 
 /* For calls that could have changed nothing: EUNKNOWN becomes ECONNECT, in err, too. */
 int pg_unchanged(int status, rowlock_error *err);
+
+/* ---- place.c */
+
+/* A schema in which nobody can have tables of ours. */
+#define PG_NOWHERE "pg_catalog"
+
+/* Every statement names the schema of the tables, so that what else is on the search_path does not
+ * matter. Without the user's word it is the one on the role's search_path that has them, and stays
+ * that; as long as none has, the first one of all, and each call looks again. ESCHEMA: more than
+ * one has them, or they are no tables. Else OK, or as pg_call(). */
+int pg_find_place(pg_link *conn, int64_t deadline, rowlock_error *err);
+
+/* Runs one statement under the search_path that the session was given. Every function, operator
+ * and type in it must have its schema. */
+int pg_call_on_path(pg_link *conn, pg_statement statement, PGresult **out, int64_t deadline,
+                    rowlock_error *err);
 
 /* ---- state.c */
 

@@ -45,7 +45,7 @@ static int begin(pg_link *conn, int64_t deadline, rowlock_error *err)
     int status;
 
     pg_params_clear(&conn->params);
-    status = step(conn, PG_BEGIN, NULL, deadline, err);
+    status = step(conn, PG_BEGIN_POOLED, NULL, deadline, err);
     if (status != ROWLOCK_OK)
         return status;
     pg_migration_params(&conn->params, (deadline - rlk_clock_us()) / 1000);
@@ -68,6 +68,13 @@ static int recorded_version(pg_link *conn, int64_t *out, int64_t deadline, rowlo
     return status;
 }
 
+static int no_schema(const pg_link *conn, rowlock_error *err)
+{
+    return rlk_fail_native(
+        err, ROWLOCK_EDRIVER, 0, "3F000", 0, "the schema %s does not exist: create it first",
+        strcmp(conn->schema, PG_NOWHERE) == 0 ? "of the search_path" : conn->schema);
+}
+
 /* To 'run rowlock migrate up' is no advice to who does just that. */
 static int does_not_fit(const pg_link *conn, int from, rowlock_error *err)
 {
@@ -76,9 +83,7 @@ static int does_not_fit(const pg_link *conn, int from, rowlock_error *err)
     if (err != NULL)
         memcpy(state, err->sqlstate, sizeof state);
     if (strcmp(state, "3F000") == 0)
-        return rlk_fail_native(err, ROWLOCK_EDRIVER, 0, state, 0,
-                               "the schema %s does not exist: create it first",
-                               conn->schema[0] == '\0' ? "of the search_path" : conn->schema);
+        return no_schema(conn, err);
     return rlk_fail_native(err, ROWLOCK_EDRIVER, 0, state, 0,
                            "the tables are not as version %d has them: look at them by hand", from);
 }
@@ -89,8 +94,8 @@ static int run_script(pg_link *conn, int from, int to, int64_t deadline, rowlock
     rlk_text sql = {0};
     int status;
 
-    rlk_sql_render(&sql, to > from ? migration->up : migration->down, conn->prefix,
-                   pg_schema_or_null(conn), '"');
+    rlk_sql_render(&sql, to > from ? migration->up : migration->down, conn->prefix, conn->schema,
+                   '"');
     status = sql.failed ? rlk_fail_memory(err) : pg_script(conn, sql.data, deadline, err);
     rlk_text_free(&sql);
     return status == ROWLOCK_ESCHEMA ? does_not_fit(conn, from, err) : status;
@@ -99,8 +104,12 @@ static int run_script(pg_link *conn, int from, int to, int64_t deadline, rowlock
 static int apply(pg_link *conn, int from, int to, int64_t deadline, rowlock_error *err)
 {
     int64_t version;
-    int status = begin(conn, deadline, err);
+    int status = pg_find_place(conn, deadline, err);
 
+    if (status == ROWLOCK_OK && strcmp(conn->schema, PG_NOWHERE) == 0)
+        return no_schema(conn, err);
+    if (status == ROWLOCK_OK)
+        status = begin(conn, deadline, err);
     if (status == ROWLOCK_OK)
         status = recorded_version(conn, &version, deadline, err);
     if (status == ROWLOCK_OK && version != from)

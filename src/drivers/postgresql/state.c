@@ -12,13 +12,13 @@ typedef struct state {
  * ends the connection and is never looked up here.) What is not in the table is not worth trying
  * again. */
 static const state states[] = {
-    {"55P03", PG_MEANS_LOCKED},     /* lock_not_available: lock_timeout */
-    {"57014", PG_MEANS_SLOW},       /* query_canceled: statement_timeout, pg_cancel_backend() */
-    {"22P02", PG_MEANS_RACED},      /* invalid_text_representation: see `acquire` in the SQL */
-    {"42P01", PG_MEANS_MISSING},    /* undefined_table */
-    {"42703", PG_MEANS_MISSING},    /* undefined_column: an older table */
-    {"3F000", PG_MEANS_MISSING},    /* invalid_schema_name */
-    {"25006", PG_MEANS_READ_ONLY},  /* read_only_sql_transaction: a standby now */
+    {"55P03", PG_MEANS_LOCKED},    /* lock_not_available: lock_timeout */
+    {"57014", PG_MEANS_SLOW},      /* query_canceled: statement_timeout, pg_cancel_backend() */
+    {"22P02", PG_MEANS_RACED},     /* invalid_text_representation: see `acquire` in the SQL */
+    {"42P01", PG_MEANS_MISSING},   /* undefined_table */
+    {"42703", PG_MEANS_MISSING},   /* undefined_column: an older table */
+    {"3F000", PG_MEANS_MISSING},   /* invalid_schema_name */
+    {"25006", PG_MEANS_READ_ONLY}, /* read_only_sql_transaction: a standby now, a demoted primary */
     {"26000", PG_MEANS_UNPREPARED}, /* invalid_sql_statement_name: DISCARD ALL in between */
     {"42P05", PG_MEANS_UNPREPARED}, /* duplicate_prepared_statement: a pooler after all */
     {"0A000", PG_MEANS_UNPREPARED}, /* feature_not_supported: the cached plan's types changed */

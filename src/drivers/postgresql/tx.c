@@ -12,6 +12,7 @@
 enum { PREPARE_HOLDER = 1, PREPARE_HOLDER_FENCE, PREPARE_REMAINING };
 enum { LOCATE_PLACE, LOCATE_IDENTITY };
 enum { RESET_TRANSACTION = 1 };
+enum { UNDO_LOOK = 3 };
 
 /* ---- before */
 
@@ -79,8 +80,12 @@ int pg_locate(void *memory, char *out, size_t size, uint32_t timeout_ms, rowlock
 
 /* ---- whose turn it is with the connection */
 
-static int hand_over(PGconn *pg, rowlock_error *err)
+/* The application may set anything for the session. */
+static int hand_over(pg_link *conn, rowlock_error *err)
 {
+    PGconn *pg = conn->pg;
+
+    conn->limit_ms = 0;
     if (PQexitPipelineMode(pg) && PQsetnonblocking(pg, 0) == 0)
         return rlk_ok(err);
     return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, "cannot use the connection: %s",
@@ -105,8 +110,8 @@ static int gone(const PGconn *pg, int got, rowlock_error *err)
 
 static int has_all_texts(pg_link *conn)
 {
-    static const pg_statement used[] = {PG_BEGIN,   PG_SESSION,  PG_TX_LIMITS, PG_TX_LOCK,
-                                        PG_TX_LOOK, PG_TX_RESET, PG_ROLLBACK};
+    static const pg_statement used[] = {PG_BEGIN,   PG_BEGIN_POOLED, PG_SESSION,  PG_TX_LIMITS,
+                                        PG_TX_LOCK, PG_TX_LOOK,      PG_TX_RESET, PG_ROLLBACK};
 
     for (size_t i = 0; i < sizeof used / sizeof *used; i++) {
         if (pg_sql(conn, used[i]) == NULL)
@@ -122,15 +127,19 @@ static int undo(pg_link *conn, const pg_try *try, pg_verdict verdict, rowlock_er
     int got, status = ROWLOCK_OK;
 
     pg_trip_add(&trip, conn->sql[PG_ROLLBACK].data, NULL);
-    if (verdict == PG_LEASED)
+    if (verdict == PG_LEASED) {
+        pg_trip_add(&trip, conn->sql[conn->is_pooled ? PG_BEGIN_POOLED : PG_BEGIN].data, NULL);
+        pg_trip_add(&trip, conn->sql[PG_SESSION].data, &conn->session_params);
         pg_trip_add(&trip, conn->sql[PG_TX_LOOK].data, &try->look);
+        pg_trip_add(&trip, conn->sql[PG_ROLLBACK].data, NULL);
+    }
     got = pg_trip_run(&trip, pg_deadline_after(try->deadline));
     if (got <= 0)
         status = gone(conn->pg, got, err);
     else if (trip.error != NULL)
         status = pg_unchanged(pg_said_no(conn, trip.error, err), err);
     else if (verdict == PG_LEASED)
-        pg_try_read_look(try, trip.results[1]);
+        pg_try_read_look(try, trip.results[UNDO_LOOK]);
     pg_trip_clear(&trip);
     return status;
 }
@@ -144,7 +153,7 @@ static int conclude(pg_link *conn, const pg_try *try, const pg_trip *trip, int l
     /* The settings came after the rows, and are the last of the trip. */
     if (verdict == PG_HAD && trip->results[trip->count - 1] != NULL) {
         conn->transaction = pg_get_int(trip->results[trip->count - 2], 0, RESET_TRANSACTION);
-        return hand_over(conn->pg, err);
+        return hand_over(conn, err);
     }
     if (trip->error != NULL && pg_is_fatal(trip->error))
         return pg_unchanged(pg_said_no(conn, trip->error, err), err);
@@ -164,14 +173,16 @@ static int own_lock(pg_link *conn, pg_try *try, uint32_t timeout_ms, rowlock_err
     int limits, got, status;
 
     pg_session_params(&conn->session_params, conn, timeout_ms, 1);
+    status = pg_find_place(conn, try->deadline, err);
+    if (status != ROWLOCK_OK)
+        return status;
     if (!has_all_texts(conn) || conn->session_params.bytes.failed)
         return rlk_fail_memory(err);
     status = pg_check_idle(conn->pg, err);
     if (status != ROWLOCK_OK)
         return status;
-    pg_trip_add(&trip, conn->sql[PG_BEGIN].data, NULL);
-    if (conn->is_pooled)
-        pg_trip_add(&trip, conn->sql[PG_SESSION].data, &conn->session_params);
+    pg_trip_add(&trip, conn->sql[conn->is_pooled ? PG_BEGIN_POOLED : PG_BEGIN].data, NULL);
+    pg_trip_add(&trip, conn->sql[PG_SESSION].data, &conn->session_params);
     limits = trip.count;
     pg_trip_add(&trip, conn->sql[PG_TX_LIMITS].data, &try->limits);
     pg_trip_add(&trip, conn->sql[PG_TX_LOCK].data, &try->lock);

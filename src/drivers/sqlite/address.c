@@ -37,8 +37,7 @@ int lite_address(const char **path, const char *address, rowlock_error *err)
     return ROWLOCK_OK;
 }
 
-/* The folder of a path, as "x/" or ".", so that a link to a folder is followed. */
-static void folder_of(char *out, const char *path)
+void lite_folder(char *out, const char *path)
 {
     const char *slash = strrchr(path, '/');
     size_t length = slash == NULL ? 0 : (size_t)(slash - path) + 1;
@@ -80,11 +79,39 @@ static int is_network(const char *folder)
     return 0;
 }
 
+/* SQLite finds the log and its index by the path, so that a file with two names has two of each:
+ * who comes by the one name is not excluded by who came by the other. */
+static int check_names(const char *path, rowlock_error *err)
+{
+    struct stat info;
+    int is_mount_point;
+
+    if (stat(path, &info) != 0)
+        return errno == ENOENT ? ROWLOCK_OK
+                               : rlk_fail(err, ROWLOCK_ECONNECT, "cannot look at %s: %s", path,
+                                          strerror(errno));
+    if (info.st_nlink > 1)
+        return rlk_fail(err, ROWLOCK_ECONNECT,
+                        "%s has more than one hard link, and by another name SQLite's locks do not "
+                        "exclude: remove the other links",
+                        path);
+    if (!lite_is_mount_point(&is_mount_point, path))
+        return rlk_fail(err, ROWLOCK_ECONNECT,
+                        "cannot tell whether %s is a mount point: /proc/self/fdinfo: %s", path,
+                        strerror(errno));
+    if (is_mount_point)
+        return rlk_fail(err, ROWLOCK_ECONNECT,
+                        "%s is a mount point, and SQLite's locks do not exclude those who open the "
+                        "file elsewhere: mount the folder that it is in",
+                        path);
+    return ROWLOCK_OK;
+}
+
 int lite_check_place(const char *path, rowlock_error *err)
 {
     char folder[LITE_PATH_MAX];
 
-    folder_of(folder, path);
+    lite_folder(folder, path);
     if (is_network(folder))
         return rlk_fail(
             err, ROWLOCK_ECONNECT,
@@ -94,7 +121,7 @@ int lite_check_place(const char *path, rowlock_error *err)
     if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0)
         return rlk_fail(err, ROWLOCK_ECONNECT, "cannot write to the folder of %s: %s", path,
                         strerror(errno));
-    return ROWLOCK_OK;
+    return check_names(path, err);
 }
 
 int lite_check_path(const char *path, rowlock_error *err)
@@ -111,7 +138,7 @@ int lite_check_path(const char *path, rowlock_error *err)
     }
     if (errno != ENOENT)
         return rlk_fail(err, ROWLOCK_ECONNECT, "cannot open %s: %s", path, strerror(errno));
-    folder_of(folder, path);
+    lite_folder(folder, path);
     if (stat(folder, &info) != 0)
         return rlk_fail(err, ROWLOCK_ECONNECT, "the folder of %s does not exist: create it", path);
     return lite_check_place(path, err);

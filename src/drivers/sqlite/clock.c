@@ -108,10 +108,13 @@ static int check_namespace(lite_conn *conn)
     long long seconds, nanoseconds;
     int other = 0;
     char name[16];
-    FILE *file = fopen(OFFSETS, "re");
+    FILE *file = lite_proc_open(OFFSETS);
 
-    if (file == NULL)
+    if (file == NULL && errno == ENOENT)
         return ROWLOCK_OK; /* a kernel without time namespaces */
+    if (file == NULL)
+        return rlk_fail(conn->err, ROWLOCK_ECONNECT, "cannot read " OFFSETS ": %s",
+                        strerror(errno));
     while (fscanf(file, "%15s %lld %lld", name, &seconds, &nanoseconds) == 3) {
         if (strcmp(name, "boottime") == 0 && (seconds != 0 || nanoseconds != 0))
             other = 1;
@@ -125,11 +128,18 @@ static int check_namespace(lite_conn *conn)
     return ROWLOCK_OK;
 }
 
+/* Whoever reads another one than the rest frees all their locks, as after a restart of the host.
+ * Some container managers give each container one of its own. */
 int lite_boot(lite_conn *conn)
 {
-    FILE *file = fopen(BOOT_ID, "re");
+    FILE *file = lite_proc_open(BOOT_ID);
     int read = 0;
 
+    if (file == NULL && errno == EMEDIUMTYPE)
+        return rlk_fail(conn->err, ROWLOCK_ECONNECT,
+                        BOOT_ID " is not the kernel's (LXC, Incus and systemd-nspawn mount another "
+                                "one over it): SQLite locks cannot be used in this container, use "
+                                "those of a database server");
     if (file != NULL) {
         read = fscanf(file, "%39s", conn->boot) == 1;
         fclose(file);

@@ -28,7 +28,9 @@ static void find_place(rlk_findings *f, const char *path)
     struct statvfs room;
 
     if (lite_check_place(path, &err) != ROWLOCK_OK)
-        rlk_find_bad(f, "file", "give rowlock a folder on a local disk that this user may write to",
+        rlk_find_bad(f, "file",
+                     "give rowlock a file with one name, in a folder on a local disk that this "
+                     "user may write to",
                      "%s", err.message);
     else if (statfs(path, &kind) != 0)
         rlk_find_warning(f, "file", "see that it is on a local disk",

@@ -4,6 +4,9 @@
  *
  *   driver.c     the table of functions, opening and closing
  *   address.c    addresses, and whether the file can be used at all
+ *   proc.c       what the kernel says in /proc
+ *   filelock.c   whether this process has the lock that SQLite believes it has
+ *   vfs.c        ... and whether it takes the locks that others take
  *   statement.c  prepared statements, calls, transactions, waiting for other writers, checkpoints
  *   fail.c       SQLite's codes as statuses
  *   clock.c      rowlock_now()
@@ -27,6 +30,7 @@
 #define RLK_LITE_H
 
 #include <sqlite3.h>
+#include <stdio.h>
 
 #include "error.h"
 #include "rowlock/driver.h"
@@ -61,6 +65,8 @@ typedef struct lite_conn {
     uint64_t ticket;  /* the one that was taken on this connection, to be waited with */
     int notice;       /* a descriptor of inotify's plus 1, 0: none yet; watch: of the log, or 0 */
     int watch;
+    int lock_fd;   /* SQLite's descriptor that has the lock of this process on the file */
+    int lock_info; /* its fdinfo, 0: none */
     char process[LITE_PROCESS_SIZE]; /* what tickets say of this one, once asked for */
     char prefix[LITE_PREFIX_SIZE];
     char boot[LITE_BOOT_SIZE]; /* the kernel's name of this boot */
@@ -74,8 +80,37 @@ int lite_address(const char **path, const char *address, rowlock_error *err);
 /* Before opening: a folder that is not there, a file that cannot be a database. ECONNECT. */
 int lite_check_path(const char *path, rowlock_error *err);
 
-/* After opening, with the file's real path: folder not writable, network file system. ECONNECT. */
+/* After opening, with the file's real path: folder not writable, network file system, several names
+ * of one file. ECONNECT. */
 int lite_check_place(const char *path, rowlock_error *err);
+
+/* The folder of a path, as "x/" or ".", so that a link to a folder is followed. LITE_PATH_MAX. */
+void lite_folder(char *out, const char *path);
+
+/* ---- proc.c */
+
+/* Opens a file of the kernel's. NULL and errno; EMEDIUMTYPE if it is somebody else's. */
+FILE *lite_proc_open(const char *path);
+
+/* Is something mounted at the path itself, and not on a folder above it? Zero if it cannot be told.
+ */
+int lite_is_mount_point(int *out, const char *path);
+
+/* ---- filelock.c: has this process the lock on the file that SQLite believes it has? */
+
+/* Of a connection that is reading, or has a log open. lite_file_lock_open() finds it, and
+ * lite_file_lock_is_kept() looks again, which is quick. */
+int lite_file_lock_open(lite_conn *conn);
+int lite_file_lock_is_kept(lite_conn *conn);
+void lite_file_lock_close(lite_conn *conn);
+
+/* The same of a connection of the application's. */
+int lite_has_file_lock(const char *path);
+
+/* ---- vfs.c */
+
+/* Does the connection lock this database as everybody else does? If not, the status is returned. */
+int lite_check_vfs(sqlite3 *db, const char *schema, int status, rowlock_error *err);
 
 /* ---- statement.c */
 

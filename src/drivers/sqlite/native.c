@@ -33,6 +33,23 @@ static int is_same_file(const char *a, const char *b)
            one.st_ino == other.st_ino;
 }
 
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash == NULL ? path : slash + 1;
+}
+
+/* In the same folder as well, by the same name there, so that both have the same log. */
+static int is_same_name(const char *a, const char *b)
+{
+    char one[LITE_PATH_MAX], other[LITE_PATH_MAX];
+
+    lite_folder(one, a);
+    lite_folder(other, b);
+    return strcmp(last_part(a), last_part(b)) == 0 && is_same_file(one, other);
+}
+
 /* A file that is attached twice: the one in which the transaction has gone further, since the other
  * would wait for it. */
 static int consider(guest *g, const char *schema, int *best)
@@ -53,7 +70,7 @@ static int consider(guest *g, const char *schema, int *best)
 
 static int find_schema(guest *g, const char *path)
 {
-    int best = -1, status, rc, failed = ROWLOCK_OK;
+    int best = -1, has_other_name = 0, status, rc, failed = ROWLOCK_OK;
     sqlite3_stmt *statement = lite_statement(&g->conn, SQL_DATABASES, &status);
 
     if (statement == NULL)
@@ -63,12 +80,21 @@ static int find_schema(guest *g, const char *path)
         const char *file = (const char *)sqlite3_column_text(statement, 2);
 
         /* In memory, or temporary: no file. */
-        if (name != NULL && file != NULL && file[0] != '\0' && is_same_file(file, path))
+        if (name == NULL || file == NULL || file[0] == '\0' || !is_same_file(file, path))
+            continue;
+        if (is_same_name(file, path))
             failed = consider(g, name, &best);
+        else
+            has_other_name = 1;
     }
     status = lite_done(&g->conn, statement, rc);
     if (status != ROWLOCK_OK || failed != ROWLOCK_OK)
         return status != ROWLOCK_OK ? status : failed;
+    if (g->schema == NULL && has_other_name)
+        return rlk_fail(g->conn.err, ROWLOCK_EINVAL,
+                        "the connection has opened the client's file by another name (a hard link, "
+                        "or a mount), by which SQLite's locks do not exclude: open %s",
+                        path);
     if (g->schema == NULL)
         return rlk_fail(g->conn.err, ROWLOCK_EINVAL,
                         "the connection has not opened the client's file: open or attach %s", path);
@@ -96,6 +122,8 @@ static int check_file(guest *g, const char *path)
     int moved = 0;
     int status = find_schema(g, path);
 
+    if (status == ROWLOCK_OK)
+        status = lite_check_vfs(g->conn.db, g->schema, ROWLOCK_EINVAL, g->conn.err);
     if (status != ROWLOCK_OK)
         return status;
     if (sqlite3_db_readonly(g->conn.db, g->schema) == 1)
@@ -198,6 +226,17 @@ static int leave(guest *g, int status)
     return status;
 }
 
+/* With the write lock, which SQLite has only together with that on the file. */
+static int check_lock(guest *g)
+{
+    if (lite_has_file_lock(sqlite3_db_filename(g->conn.db, g->schema)))
+        return ROWLOCK_OK;
+    return rlk_fail(g->conn.err, ROWLOCK_EDRIVER,
+                    "SQLite believes that this process has a lock on the file, but it has none: "
+                    "the connection was open at a fork(), or a descriptor of the file was closed; "
+                    "roll back, and open it anew");
+}
+
 /* ---- lock */
 
 /* The transaction has the write lock from here on, and would keep the lease's holder from renewing
@@ -219,6 +258,8 @@ static int lock(guest *g, rowlock_op *ops, size_t n, int waits, int64_t until_us
     int had;
     int status = lite_tx_write(&g->conn, SQL_TX_WRITE, until_us, &had);
 
+    if (status == ROWLOCK_OK && had)
+        status = check_lock(g);
     if (status != ROWLOCK_OK)
         return status;
     if (had)
@@ -252,6 +293,8 @@ static int guard(guest *g, rowlock_op *op, int64_t until_us)
     int status = lite_tx_write(&g->conn, SQL_TX_WRITE, until_us, &had);
 
     op->status = ROWLOCK_BUSY;
+    if (status == ROWLOCK_OK && had)
+        status = check_lock(g);
     if (status != ROWLOCK_OK || !had)
         return status;
     status = lite_now(&g->conn, &now_us);

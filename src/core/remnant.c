@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Remnants: leases that are lost here, by the local clock, and not yet in the database, where the
+ * margin is left, or a renewal was carried out whose answer came too late. If the same owner
+ * acquired, it would re-enter the old tenure, and the holds of the handles that have lost it would
+ * stay until the new lease has ended, with nobody to give them back. To give them back at their
+ * loss is not possible either: another process of the same owner may have adopted them.
+ *
+ * So such an owner waits like everybody else until the old lease has ended. Only the database knows
+ * when that is; to be asked, it is asked to renew that very tenure by nothing. Once it says no,
+ * that tenure can never come back. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core.h"
+
+typedef struct remnants {
+    size_t n;
+    rlk_tenure **tenures; /* pinned */
+    rowlock_op *ops;      /* to ask for them */
+    size_t *wanted;       /* which of the caller's each is */
+} remnants;
+
+/* Under the mutex. */
+static size_t count(const rowlock_client *client, rlk_tenure *const *wanted, size_t n)
+{
+    size_t found = 0;
+
+    for (size_t i = 0; i < n; i++)
+        found += rlk_tenures_remnant(&client->tenures, wanted[i]) != NULL;
+    return found;
+}
+
+/* Under the mutex. */
+static int reserve(remnants *r, size_t n)
+{
+    r->tenures = calloc(n, sizeof(rlk_tenure *));
+    r->ops = calloc(n, sizeof *r->ops);
+    r->wanted = calloc(n, sizeof *r->wanted);
+    return r->tenures != NULL && r->ops != NULL && r->wanted != NULL;
+}
+
+/* Finds them, as a rule none. 0: out of memory. */
+static int find(remnants *r, rowlock_client *client, rlk_tenure *const *wanted, size_t n)
+{
+    size_t found;
+    int has_room = 1;
+
+    pthread_mutex_lock(&client->mutex);
+    found = count(client, wanted, n);
+    if (found > 0)
+        has_room = reserve(r, found);
+    for (size_t i = 0; has_room && r->n < found && i < n; i++) {
+        rlk_tenure *tenure = rlk_tenures_remnant(&client->tenures, wanted[i]);
+
+        if (tenure == NULL)
+            continue;
+        tenure->refs++;
+        rlk_op_of(&r->ops[r->n], client, tenure);
+        r->ops[r->n].ttl_us = 1; /* no lease is shortened */
+        r->tenures[r->n] = tenure;
+        r->wanted[r->n++] = i;
+    }
+    pthread_mutex_unlock(&client->mutex);
+    return has_room;
+}
+
+static void answer_busy(rowlock_op *op, const rlk_tenure *tenure, int64_t remaining_us)
+{
+    op->status = ROWLOCK_BUSY;
+    op->remaining_us = remaining_us;
+    op->holder_fence = tenure->fence;
+    snprintf(op->holder, sizeof op->holder, "%s", tenure->owner);
+}
+
+/* Puts the answers to work; returns how many live on. */
+static size_t settle(remnants *r, rowlock_client *client, rowlock_op *ops)
+{
+    size_t live = 0;
+
+    pthread_mutex_lock(&client->mutex);
+    for (size_t i = 0; i < r->n; i++) {
+        const rowlock_op *op = &r->ops[i];
+
+        if (op->status == ROWLOCK_LOST) {
+            rlk_tenures_bury(&client->tenures, r->tenures[i]);
+            continue;
+        }
+        answer_busy(&ops[r->wanted[i]], r->tenures[i],
+                    op->status == ROWLOCK_OK ? op->remaining_us : 0);
+        live++;
+    }
+    pthread_mutex_unlock(&client->mutex);
+    return live;
+}
+
+static void discard(remnants *r, rowlock_client *client)
+{
+    pthread_mutex_lock(&client->mutex);
+    for (size_t i = 0; i < r->n; i++)
+        rlk_tenure_unref(r->tenures[i]);
+    pthread_mutex_unlock(&client->mutex);
+    free(r->tenures);
+    free(r->ops);
+    free(r->wanted);
+}
+
+static int ask(remnants *r, rowlock_client *client, int64_t bound_us, rowlock_error *err)
+{
+    rlk_sent sent;
+    int rc = rlk_send_renewals(client, r->ops, r->n, bound_us, &sent, err);
+
+    if (rc == ROWLOCK_EUNKNOWN) /* nothing was to be changed */
+        rc = rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
+                             "the database did not answer in time");
+    return rc;
+}
+
+int rlk_remnants_look(int *has_remnant, rowlock_client *client, rlk_tenure *const *wanted,
+                      rowlock_op *ops, size_t n, int64_t bound_us, rowlock_error *err)
+{
+    remnants r = {0};
+    int rc = find(&r, client, wanted, n) ? ROWLOCK_OK : rlk_fail_memory(err);
+
+    *has_remnant = 0;
+    if (rc == ROWLOCK_OK && r.n == 0)
+        return rc;
+    if (rc == ROWLOCK_OK)
+        rc = ask(&r, client, bound_us, err);
+    if (rc == ROWLOCK_OK) {
+        for (size_t i = 0; i < n; i++)
+            ops[i].status = ROWLOCK_OK;
+        *has_remnant = settle(&r, client, ops) > 0;
+    }
+    discard(&r, client);
+    return rc;
+}
