@@ -41,8 +41,14 @@
  * threads of its own, two for each client, with the first lock that has `renew`, `on_lost` or
  * rowlock_lost_fd(), with the first wait that reaches the queue in the database (an acquire with
  * wait_ms that finds the lock held), and for the reaper; they end with rowlock_close(), and all
- * signals are blocked in them. It keeps no global state, calls no exit() or
- * abort(), installs no signal handler and writes to no stream.
+ * signals are blocked in them. It keeps no global state but the list of clients that have threads,
+ * calls no exit() or abort(), installs no signal handler and writes to no stream.
+ *
+ * EXIT. Close clients before the program ends: that releases what is held. Without it a lock stays
+ * until its ttl has passed. exit() and the return from main() end the library's threads first, by
+ * atexit(), so that they are not in a client library that is being taken apart; they wait for a
+ * call of such a thread on the database, but no longer than a second. Whoever calls the library in
+ * threads of its own has to end those by itself. _exit() and a signal end everything at once.
  *
  * FORK. Handles are dead in a child process: every call answers ROWLOCK_EFORK and touches nothing.
  * Open a client of the child's own.

@@ -244,7 +244,9 @@ typedef struct rlk_worker {
  * the clock and the application's own callbacks (watch.c). */
 typedef struct rlk_watch {
     rlk_worker keeper, teller;
-    int is_by_hand; /* tests run the steps themselves */
+    rowlock_client *next_running; /* among those of the process that have threads: exit.c */
+    int is_listed;                /* it is, or was, among them */
+    int is_by_hand;               /* tests run the steps themselves */
     atomic_int stop;
     rlk_heap alarms;       /* tenures that are watched, by the time of the next look */
     rlk_heap planned, due; /* tenures to renew: by the time for it; at once, by deadline_us */
@@ -462,6 +464,10 @@ void rlk_watch_free(rowlock_client *client);
 
 /* Starts the threads, once. ENOMEM if that is not possible. */
 int rlk_watch_start(rowlock_client *client, rowlock_error *err);
+
+/* The threads of this client are to be ended at exit(), or not any more: it is being closed. */
+void rlk_exit_add(rowlock_client *client);
+void rlk_exit_remove(rowlock_client *client);
 
 /* Something has changed that they should look at. Any thread, also under the mutex. */
 void rlk_watch_wake(rowlock_client *client);
