@@ -93,7 +93,7 @@ poor() {
     quiet "$2"
 }
 if [[ $driver != sqlite ]]; then
-    to=${prefix}poor waiters=${prefix}waiters locks=${prefix}locks schema=${prefix}schema
+    to=${prefix}poor waiters=${prefix}waiters locks=${prefix}locks schema=${prefix}schema floor=${prefix}floor
     case $driver in
     postgresql) sql <<<"CREATE ROLE $to LOGIN PASSWORD 'sEcret'" >/dev/null ;;
     mysql) # one right on the database, to be let in
@@ -109,8 +109,9 @@ if [[ $driver != sqlite ]]; then
     for right in INSERT UPDATE DELETE; do
         yes_ "lacks $right" grep -qE "lacks .*$right.* on $locks" "$work/out"
     done
-    no_ 'has what it has' grep -qE "lacks .*SELECT|on $waiters" "$work/out"
-    sql <<<"GRANT INSERT, UPDATE, DELETE ON $locks TO $to" >/dev/null
+    yes_ 'lacks UPDATE on the floor' grep -qE "lacks .*UPDATE.* on $floor" "$work/out"
+    no_ 'has what it has' grep -qE "lacks .*SELECT.* on $locks|on $waiters" "$work/out"
+    sql <<<"GRANT INSERT, UPDATE, DELETE ON $locks TO $to; GRANT SELECT, UPDATE ON $floor TO $to" >/dev/null
     call "$rowlock" doctor --db "$scheme$to:sEcret@$host/$database" --prefix "$prefix" --json
     is "$(grade rights)" ok 'enough'
     is "$status" "$expected" 'enough: status'

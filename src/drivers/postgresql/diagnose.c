@@ -188,9 +188,11 @@ static void find_form(rlk_findings *f, const table *t)
 /* 1 if nothing is wrong with it. */
 static int find_storage(rlk_findings *f, const table *t)
 {
-    if (strcmp(value(t, KIND), "r") != 0)
-        rlk_find_bad(f, "storage", "drop it and run 'rowlock migrate up'", "%s is no plain table",
-                     t->name);
+    int is_sequence = strcmp(value(t, NAME), "floor") == 0;
+
+    if (strcmp(value(t, KIND), is_sequence ? "S" : "r") != 0)
+        rlk_find_bad(f, "storage", "drop it and run 'rowlock migrate up'", "%s is no %s", t->name,
+                     is_sequence ? "sequence" : "plain table");
     else if (strcmp(value(t, PERSISTENCE), "p") != 0)
         rlk_find_bad(f, "storage", "run ALTER TABLE ... SET LOGGED",
                      "%s is unlogged or temporary: a crash of the server empties it, and locks are "
