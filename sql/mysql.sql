@@ -18,6 +18,9 @@
 -- UPDATE and DELETE that join say FORCE INDEX (PRIMARY): MariaDB 11 reads, and locks, all rows of a
 -- small table otherwise, and so waits for those of others.
 --
+-- Fences rise per name. While a row is there its own fence sees to that; a row that is made has one above
+-- the floor (rowlock_floor), to which `reap` has raised it before it deleted a row. See sql/README.md.
+--
 -- A lease lives while it has holds and its time has not passed: a clock that was set back brings none back.
 -- fragment: live = (ROW.hold_count > 0 AND ROW.expire_time > NOW)
 -- fragment: free = (ROW.hold_count = 0 OR ROW.expire_time <= NOW)
@@ -66,9 +69,10 @@ START TRANSACTION;
 -- All or none. Counts the rows that others hold or wait for; if there are none, creates what is absent as free rows,
 -- in a transaction of its own, and then counts the rows that are locked at this moment. Rows are
 -- created beforehand because a later failure would undo their insertion, and whoever waits for an
--- insertion that is undone is left with a gap lock: two of them deadlock. The clock is read again once
--- they are there, so that no fence is older than its row. The scalar subquery cannot become a join,
--- which might read, and lock, the whole table.
+-- insertion that is undone is left with a gap lock: two of them deadlock. Nobody raises the floor while
+-- they are made. The clock is read again once they are there, so that no fence is older than its row. The
+-- scalar subqueries cannot become joins, which might read, and lock, the whole table; the floor is asked for
+-- where a row is absent.
 -- name: gate
 SELECT COUNT(*) INTO @rowlock_bad
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
@@ -89,7 +93,12 @@ SELECT COUNT(*) INTO @rowlock_bad
                             AND q.expire_time > @rowlock_now) END;
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
-SELECT UNHEX(w.name), '', @rowlock_now, 0, '', @rowlock_now, @rowlock_now
+SELECT UNHEX(w.name), '',
+       GREATEST(@rowlock_now, (SELECT f.fence
+                                 FROM rowlock_floor AS f
+                                WHERE f.id = IF(l.name IS NULL, 1, 0)
+                                 LOCK IN SHARE MODE)),
+       0, '', @rowlock_now, @rowlock_now
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
            i    INT          PATH '$[7]',
            name VARCHAR(510) CHARACTER SET latin1 PATH '$[0]')) AS w
@@ -125,11 +134,8 @@ SELECT @rowlock_bad + COUNT(*) INTO @rowlock_bad
 -- wanted and it is not to be had (it was reaped and created again), the sum leaves the range of BIGINT
 -- (error 1690), and the statement undoes itself.
 --
--- A new row that was more than a second in the making is called late: its fence was made before it was
--- there, and in so long a time another tenure might have come, gone and been reaped. The driver frees
--- it and asks again; then the row is there, and its fence is made under its lock. A batch may well take
--- a second every time, so here a fence tells which row was new: it is @rowlock_now, and above it for a
--- row that the plain read has found.
+-- The fence of a new row was made before it was there: acquire_floor follows. It is @rowlock_now, and
+-- above it for a row that the plain read has found, which the answer uses.
 -- name: acquire
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time, ticket, note)
@@ -199,6 +205,27 @@ ON DUPLICATE KEY UPDATE
                          GREATEST(rowlock_locks.expire_time, VALUES(expire_time)),
                          rowlock_locks.expire_time);
 
+-- Raises new tenures above the floor, as it is now that their rows are there. Another tenure may have come,
+-- gone and been reaped before that, with a later clock. Plain reads, so that no row of others is locked.
+-- name: acquire_floor
+INSERT INTO rowlock_locks
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
+SELECT l.name, '', f.fence + 1, 0, '', 0, 0
+  FROM rowlock_floor AS f
+       STRAIGHT_JOIN JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
+           name    VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           owner   VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
+           attempt VARCHAR(32)  CHARACTER SET latin1 PATH '$[2]')) AS w
+       STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
+ WHERE f.id = 1
+   AND f.fence >= @rowlock_now
+   AND l.owner = UNHEX(w.owner)
+   AND l.attempt = UNHEX(w.attempt)
+   AND l.acquire_time = @rowlock_now
+   AND l.fence <= f.fence
+ON DUPLICATE KEY UPDATE
+       fence = VALUES(fence);
+
 -- Takes the tickets of what was acquired off the queue.
 -- name: acquire_off
 SELECT JSON_ARRAYAGG(JSON_ARRAY(w.name, w.ticket)) INTO @rowlock_off
@@ -229,8 +256,6 @@ SELECT w.i,
        l.hold_count,
        l.expire_time - @rowlock_now                 AS remaining,
        l.owner,
-       l.fence = @rowlock_now
-       AND TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late,
        CASE WHEN {live l @rowlock_now} THEN NULL
             WHEN l.wait_until <= @rowlock_now AND w.ticket = 0     THEN NULL
             ELSE (SELECT q.expire_time - @rowlock_now
@@ -678,7 +703,6 @@ SELECT 0,
        l.hold_count,
        l.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS remaining,
        l.owner,
-       0                                            AS late,
        NULL                                         AS queue
   FROM rowlock_locks AS l
  WHERE l.name = ?;
@@ -693,7 +717,6 @@ SELECT 0,
        l.hold_count,
        l.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS remaining,
        l.owner,
-       0                                            AS late,
        (SELECT q.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
           FROM rowlock_waiters AS q
          WHERE q.name = l.name
@@ -780,6 +803,23 @@ ON DUPLICATE KEY UPDATE
                          GREATEST(rowlock_locks.expire_time, VALUES(expire_time)),
                          rowlock_locks.expire_time);
 
+-- As acquire_floor, for a row that was absent.
+-- name: acquire_one_floor
+INSERT INTO rowlock_locks
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
+SELECT l.name, '', f.fence + 1, 0, '', 0, 0
+  FROM rowlock_floor AS f
+       STRAIGHT_JOIN rowlock_locks AS l ON l.name = @rowlock_name
+ WHERE @rowlock_bad IS NULL
+   AND f.id = 1
+   AND f.fence >= @rowlock_now
+   AND l.owner = @rowlock_owner
+   AND l.attempt = @rowlock_attempt
+   AND l.acquire_time = @rowlock_now
+   AND l.fence <= f.fence
+ON DUPLICATE KEY UPDATE
+       fence = VALUES(fence);
+
 -- Takes the ticket off the queue, if something came of it.
 -- name: acquire_one_off
 DELETE FROM rowlock_waiters
@@ -794,7 +834,6 @@ SELECT 0,
        l.hold_count,
        l.expire_time - @rowlock_now                 AS remaining,
        l.owner,
-       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late,
        NULL                                         AS queue,
        @rowlock_bad = 0                             AS free,
        @rowlock_bad = 2                             AS in_line
@@ -886,7 +925,6 @@ SELECT 0,
        l.hold_count,
        l.expire_time - @rowlock_now                 AS remaining,
        l.owner,
-       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late,
        b.expire_time - @rowlock_now                 AS queue,
        b.ticket,
        b.has_bell,
@@ -954,7 +992,6 @@ SELECT 0,
        l.hold_count,
        l.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS remaining,
        l.owner,
-       0                                            AS late,
        b.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS queue,
        b.ticket,
        b.has_bell,
@@ -1025,7 +1062,6 @@ SELECT w.i,
        l.hold_count,
        l.expire_time - @rowlock_now                 AS remaining,
        l.owner,
-       0                                            AS late,
        b.expire_time - @rowlock_now                 AS queue,
        b.ticket,
        b.has_bell,
@@ -1288,7 +1324,8 @@ SELECT l.hold_count
 COMMIT;
 
 -- One batch: looks where it is to end, so that no batch takes as long as the table; finds dead rows
--- behind ? (name) by a plain read, locks those that are still dead and not locked, deletes them.
+-- behind ? (name) by a plain read, raises the floor to the largest fence of theirs, in a transaction of its
+-- own; locks those that are still dead and not locked, and have no larger fence, deletes them.
 -- Tickets that are past because these rows say so go first. ? retention; ? after, ? looks at one row more
 -- than this; ? after, ? how many; ? how many. Answers how many were deleted, and behind which name the next
 -- batch starts, if there is any.
@@ -1300,16 +1337,19 @@ SELECT l.name INTO @rowlock_end
  WHERE l.name > ?
  ORDER BY l.name
  LIMIT ?, 1;
-SELECT COUNT(*), MAX(d.name), JSON_ARRAYAGG(HEX(d.name))
-  INTO @rowlock_found, @rowlock_after, @rowlock_dead
-  FROM (SELECT l.name
+SELECT COUNT(*), MAX(d.name), JSON_ARRAYAGG(HEX(d.name)), MAX(d.fence)
+  INTO @rowlock_found, @rowlock_after, @rowlock_dead, @rowlock_fence
+  FROM (SELECT l.name, l.fence
           FROM rowlock_locks AS l
          WHERE l.name > ?
            AND l.name <= COALESCE(@rowlock_end, REPEAT(x'ff', 255))
            AND l.expire_time < @rowlock_limit
-           AND l.fence < @rowlock_limit
          ORDER BY l.name
          LIMIT ?) AS d;
+UPDATE rowlock_floor AS f
+   SET f.fence = @rowlock_fence
+ WHERE f.id = IF(@rowlock_found > 0, 1, 0)
+   AND f.fence < @rowlock_fence;
 START TRANSACTION;
 SELECT JSON_ARRAYAGG(w.name) INTO @rowlock_dead
   FROM JSON_TABLE(COALESCE(@rowlock_dead, '[]'), '$[*]' COLUMNS (
@@ -1318,7 +1358,7 @@ SELECT JSON_ARRAYAGG(w.name) INTO @rowlock_dead
               FROM rowlock_locks AS k
              WHERE k.name = UNHEX(w.name)
                AND k.expire_time < @rowlock_limit
-               AND k.fence < @rowlock_limit
+               AND k.fence <= @rowlock_fence
                FOR UPDATE SKIP LOCKED);
 SELECT JSON_ARRAYAGG(JSON_ARRAY(w.name, q.ticket)) INTO @rowlock_off
   FROM JSON_TABLE(COALESCE(@rowlock_dead, '[]'), '$[*]' COLUMNS (
@@ -1364,6 +1404,16 @@ SELECT l.name, l.owner, l.note, l.fence, l.hold_count,
 -- name: schema_version
 SELECT MAX(version) FROM rowlock_schema;
 
+-- Which of them is no table: a view may lock nothing, or not what others lock. ? schema or NULL, ? prefix
+-- name: schema_views
+SELECT t.table_name
+  FROM information_schema.tables AS t
+       CROSS JOIN (SELECT CONVERT(? USING utf8mb4) AS place, CONVERT(? USING utf8mb4) AS prefix) AS p
+ WHERE t.table_schema = COALESCE(p.place, DATABASE())
+   AND t.table_name IN (CONCAT(p.prefix, 'locks'), CONCAT(p.prefix, 'waiters'),
+                        CONCAT(p.prefix, 'schema'))
+   AND t.table_type <> 'BASE TABLE';
+
 -- ? name of the lock, ? seconds
 -- name: schema_lock
 SELECT GET_LOCK(?, ?);
@@ -1380,7 +1430,12 @@ ROLLBACK;
 -- name: prepare
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
-SELECT UNHEX(w.name), '', @rowlock_now, 0, '', @rowlock_now, @rowlock_now
+SELECT UNHEX(w.name), '',
+       GREATEST(@rowlock_now, (SELECT f.fence
+                                 FROM rowlock_floor AS f
+                                WHERE f.id = IF(l.name IS NULL, 1, 0)
+                                 LOCK IN SHARE MODE)),
+       0, '', @rowlock_now, @rowlock_now
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
            i    INT          PATH '$[1]',
            name VARCHAR(510) CHARACTER SET latin1 PATH '$[0]')) AS w
@@ -1438,6 +1493,11 @@ UNION ALL SELECT ?, ?, ?, ?, ?
 ? = CAST(CONVERT(CONCAT_WS(',', @@port, @@hostname, @@datadir /*!80000 , @@server_uuid */)
                  USING utf8mb4) AS BINARY)
 AND {primary}
+
+-- What the session knows by that name: a temporary table goes before the real one, whatever the name is
+-- qualified with, and nothing but this text tells them apart on both servers. It reads no row.
+-- name: native_table
+SHOW CREATE TABLE rowlock_locks;
 
 -- Rows that others have locked come as NULL, as do absent ones. ? here, ? here, ? batch
 -- name: lock_skip
@@ -1623,7 +1683,7 @@ SELECT t.table_name, t.engine,
  WHERE t.table_schema = COALESCE(p.place, DATABASE())
    AND t.table_type = 'BASE TABLE'
    AND t.table_name IN (CONCAT(p.prefix, 'locks'), CONCAT(p.prefix, 'waiters'),
-                        CONCAT(p.prefix, 'schema'))
+                        CONCAT(p.prefix, 'schema'), CONCAT(p.prefix, 'floor'))
  ORDER BY t.table_name;
 
 -- What is explained needs the rights of what is done, and does nothing.
@@ -1655,3 +1715,9 @@ EXPLAIN UPDATE rowlock_waiters SET owner = '' WHERE name = x'00';
 
 -- name: diagnose_delete_waiters
 EXPLAIN DELETE FROM rowlock_waiters WHERE name = x'00';
+
+-- name: diagnose_select_floor
+EXPLAIN SELECT f.id, f.fence FROM rowlock_floor AS f;
+
+-- name: diagnose_update_floor
+EXPLAIN UPDATE rowlock_floor SET fence = 0 WHERE id = 0;

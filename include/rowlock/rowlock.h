@@ -571,8 +571,8 @@ typedef struct rowlock_reap_options {
 #define ROWLOCK_REAP_OPTIONS_INIT ROWLOCK_INIT_(rowlock_reap_options)
 
 /* Deletes rows of locks that nobody has held for long, and puts their number into *out (may be
- * NULL). Deletes none whose fence could be given again. Any thread; any number of processes at
- * once. */
+ * NULL). Their fences are not given again, whichever way the server's clock is set. Any thread; any
+ * number of processes at once. */
 ROWLOCK_API int rowlock_reap(uint64_t *out, rowlock_client *client,
                              const rowlock_reap_options *options, rowlock_error *err);
 
