@@ -165,7 +165,7 @@ static void later(void **state)
     run_scene(copy_comes_later);
     assert_int_equal(ROWLOCK_OK, board->status);
     assert_int_equal(ROWLOCK_ECONNECT, board->later);
-    assert_int_equal(ROWLOCK_EINVAL, board->guard);
+    assert_int_equal(ROWLOCK_EPOOL, board->guard);
     assert_non_null(strstr(board->message, "copy of SQLite"));
     assert_int_equal(ROWLOCK_GRADE_BAD, board->grade);
 }
