@@ -213,7 +213,8 @@ typedef struct rowlock_options {
     const char *owner;  /* of all locks, who may re-enter; by default host, pid, client and
                          * thread, so that each thread is an owner of its own */
     int64_t ttl_ms;     /* lease of locks that name none; 30,000 */
-    int64_t call_timeout_ms;    /* one call's bound on the database, retries included; 5,000 */
+    int64_t call_timeout_ms;    /* what a call takes at most that waits for no lock, whatever hangs,
+                                 * retries and new connections included; 5,000 */
     int64_t connect_timeout_ms; /* bound of one attempt to connect; 3,000 */
     uint32_t max_connections;   /* opened as needed; rowlock_tx_begin() may have as many again; 5.
                                  * While locks are held the last one is reserved for renewals and
@@ -286,9 +287,10 @@ typedef void (*rowlock_lost_fn)(rowlock_lock *lock, int loss, void *payload);
 typedef struct rowlock_acquire_options {
     size_t size;
     int64_t ttl_ms;             /* lease, 50 ms to 31 days; the client's */
-    int64_t wait_ms;            /* 0: one try; > 0: at most so long; ROWLOCK_FOREVER. A row that a
-                                 * transaction has locked makes it up to a tenth of a second longer,
-                                 * on SQLite half a second */
+    int64_t wait_ms;            /* 0: one try, within call_timeout_ms; > 0: at most so long, and a
+                                 * tenth or 30 ms more for the last request, whatever hangs (100 ms
+                                 * in all are given to any); ROWLOCK_FOREVER. On SQLite a row that
+                                 * a transaction has locked makes it half a second longer */
     const char *owner;          /* the client's, or this thread's */
     const char *note;           /* for the person who looks: what is being done */
     size_t name_length;         /* for names with NUL bytes; 0: the name ends at its NUL */
@@ -441,7 +443,8 @@ ROWLOCK_API int rowlock_with(int *out, rowlock_client *client, const char *name,
 
 typedef struct rowlock_tx_options {
     size_t size;
-    int64_t wait_ms;            /* 0: no wait; > 0: at most so long; ROWLOCK_FOREVER */
+    int64_t wait_ms;            /* 0: no wait; > 0: at most so long; ROWLOCK_FOREVER. If the
+                                 * database hangs, call_timeout_ms more */
     int32_t in_line;            /* nonzero: keeps its place among those who wait for the row, as the
                                  * database orders them: one statement waits all the time. Neither
                                  * cancel nor rowlock_close() is noticed before it ends. By default

@@ -18,6 +18,7 @@ typedef struct acquisition {
     int is_adopted; /* the hold is another's: it is not undone */
     int is_counted; /* among the client's acquiring calls; under the mutex */
     int64_t since_us;
+    rlk_wait wait;
     size_t n;
     rowlock_op *ops;
     rlk_tenure **tenures;
@@ -188,7 +189,7 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
 
         if (now >= deadline) {
             if (!a->is_adopted)
-                rlk_undo(a->client, a->ops, a->n);
+                rlk_undo(a->client, a->ops, a->n, rlk_wait_bound(&a->wait));
             return rlk_fail_native(err, ROWLOCK_TIMEOUT, 0, NULL, 1,
                                    "the database took so long that the lease of %lld ms had ended",
                                    (long long)a->options.ttl_ms);
@@ -237,9 +238,10 @@ static int try_once(acquisition *a, int busy_as, rowlock_lock **out, rowlock_err
 {
     const rowlock_op *busy;
     rlk_sent sent;
-    int64_t bound = a->client->call_timeout_us;
+    int64_t bound = rlk_wait_bound(&a->wait);
     int rc = rlk_remnants_look(&a->has_remnant, a->client, a->tenures, a->ops, a->n, bound, err);
 
+    bound = rlk_wait_bound(&a->wait);
     if (rc == ROWLOCK_OK && !a->has_remnant)
         rc = a->n == 1 ? rlk_combine(a->client, RLK_ACQUIRE, a->ops, bound, &sent, err)
                        : rlk_call(a->client, bound, do_acquire, a, &sent, err);
@@ -263,16 +265,14 @@ static int is_own(const acquisition *a)
 }
 
 /* Tries again and again, with no place in a queue. BUSY: it is time for one, `is_queue`. */
-static int acquire_by_trying(acquisition *a, const rlk_wait *begun, int is_queue,
-                             rowlock_lock **out, rowlock_error *err)
+static int acquire_by_trying(acquisition *a, int is_queue, rowlock_lock **out, rowlock_error *err)
 {
-    rlk_wait wait = *begun;
     int rc;
 
     do {
         const rowlock_op *busy = rlk_obstacle(a->ops, a->n);
 
-        rc = rlk_wait_next(&wait, busy->remaining_us, err);
+        rc = rlk_wait_next(&a->wait, busy->remaining_us, err);
         if (rc == ROWLOCK_TIMEOUT)
             return rlk_report_busy(a->options.holder, ROWLOCK_TIMEOUT, busy, err);
         if (rc == ROWLOCK_OK)
@@ -304,8 +304,7 @@ static int was_granted(void *arg, rlk_conn *bell, const rlk_sent *sent, rowlock_
     return rc;
 }
 
-static int acquire_in_line(acquisition *a, const rlk_wait *wait, rowlock_lock **out,
-                           rowlock_error *err)
+static int acquire_in_line(acquisition *a, rowlock_lock **out, rowlock_error *err)
 {
     int rc;
 
@@ -315,7 +314,7 @@ static int acquire_in_line(acquisition *a, const rlk_wait *wait, rowlock_lock **
         count_acquiring(a, 0);
         pthread_mutex_unlock(&a->client->mutex);
     }
-    rc = rlk_queue_acquire(a->client, a->ops, a->n, wait, was_granted, a, err);
+    rc = rlk_queue_acquire(a->client, a->ops, a->n, &a->wait, was_granted, a, err);
     return rc == ROWLOCK_TIMEOUT && !a->is_granted ? time_is_up(a, out, err) : rc;
 }
 
@@ -347,19 +346,17 @@ static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
 {
     int is_queue =
         a->client->driver.enqueue != NULL && a->options.wait_ms != 0 && !a->options.barge;
-    rlk_wait wait;
     int rc = ROWLOCK_BUSY;
 
-    rlk_wait_begin(&wait, a->client, a->options.wait_ms, a->options.cancel);
     if (!is_queue || !stands_behind(a))
         rc = try_once(a, ROWLOCK_BUSY, out, err);
     if (rc != ROWLOCK_BUSY || a->options.wait_ms == 0)
         return rc;
-    if (rlk_clock_us() >= wait.until_us)
+    if (rlk_clock_us() >= a->wait.until_us)
         return time_is_up(a, out, err);
     if (!is_queue || is_own(a)) /* whoever re-enters must not stand behind those who wait for him */
-        rc = acquire_by_trying(a, &wait, is_queue, out, err);
-    return rc == ROWLOCK_BUSY ? acquire_in_line(a, &wait, out, err) : rc;
+        rc = acquire_by_trying(a, is_queue, out, err);
+    return rc == ROWLOCK_BUSY ? acquire_in_line(a, out, err) : rc;
 }
 
 static int do_adopt(acquisition *a, rowlock_lock **out, rowlock_error *err)
@@ -408,7 +405,8 @@ static int run(rowlock_lock **out, rowlock_client *client, const char *const *na
     if (rc == ROWLOCK_OK)
         rc = prepare_all(&a, names, many ? a.options.name_lengths : &a.options.name_length, fence,
                          err);
-    a.since_us = rlk_clock_us();
+    rlk_wait_begin(&a.wait, client, a.options.wait_ms, a.options.cancel);
+    a.since_us = a.wait.since_us;
     if (rc == ROWLOCK_OK) {
         rc = fn(&a, out, err);
         count_outcome(&a, rc);

@@ -125,14 +125,15 @@ int rlk_enter_lock(const rowlock_lock *lock, rowlock_error *err)
     return rlk_enter(lock->client, err);
 }
 
-void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n)
+void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us)
 {
-    int64_t deadline = rlk_clock_us() + UNDO_BOUND_US;
+    int64_t bound = bound_us < UNDO_BOUND_US ? bound_us : UNDO_BOUND_US;
+    int64_t deadline = rlk_clock_us() + bound;
     rlk_sent sent;
 
     for (size_t i = 0; i < n; i++)
         rlk_new_attempt(ops[i].attempt, client);
-    if (rlk_send_release(client, ops, n, UNDO_BOUND_US, &sent, NULL) != ROWLOCK_OK)
+    if (rlk_send_release(client, ops, n, bound, &sent, NULL) != ROWLOCK_OK)
         return;
     for (size_t i = 0; i < n && !sent.repeated && rlk_clock_us() < deadline; i++) {
         if (ops[i].status == ROWLOCK_BUSY)
@@ -280,7 +281,7 @@ const char *rowlock_owner(const rowlock_lock *lock)
  * that the next one is woken in the same round trip. 1: done. Else the usual way is open; *repeated
  * says whether this one may have been carried out. */
 static int release_on_bell(rowlock_client *client, rlk_tenure *tenure, rowlock_op *op,
-                           int *repeated)
+                           int64_t deadline_us, int *repeated)
 {
     rlk_conn *conn = NULL;
     int rc;
@@ -294,7 +295,7 @@ static int release_on_bell(rowlock_client *client, rlk_tenure *tenure, rowlock_o
     pthread_mutex_unlock(&client->mutex);
     if (conn == NULL)
         return 0;
-    rc = client->driver.release(conn->state, op, 1, rlk_call_timeout_ms(client), NULL);
+    rc = client->driver.release(conn->state, op, 1, rlk_bound_ms(client, deadline_us), NULL);
     op->ticket = 0;
     *repeated = rc == ROWLOCK_EUNKNOWN;
     if (rc == ROWLOCK_OK && op->status == ROWLOCK_OK) {
@@ -305,23 +306,30 @@ static int release_on_bell(rowlock_client *client, rlk_tenure *tenure, rowlock_o
     return 0;
 }
 
-/* Gives one hold of a tenure that is not lost on to the next (*handed), or back to the database. */
-static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *next, int *handed,
+/* Gives one hold of a tenure that is not lost on to the next (*handed), or back to the database.
+ * The ways that depend on one connection have half of the time: it may be stuck. */
+static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_handing *next, int *handed,
                      rowlock_error *err)
 {
+    rowlock_error local;
     rowlock_op op;
     rlk_sent sent = {0};
+    int64_t start = rlk_clock_us(), half = start + client->call_timeout_us / 2;
+    int64_t deadline = start + client->call_timeout_us;
     int rc = ROWLOCK_OK, repeated = 0, is_shared, alone;
 
+    err = err == NULL ? &local : err;
     pthread_mutex_lock(&client->mutex);
     rlk_op_of(&op, client, tenure);
     alone = tenure->is_guarded;
     pthread_mutex_unlock(&client->mutex);
-    *handed = next != NULL && rlk_hand_over(client, tenure, next, &op, &repeated);
-    if (!*handed && !release_on_bell(client, tenure, &op, &repeated))
-        rc = repeated ? rlk_send_release(client, &op, 1, client->call_timeout_us, &sent, err)
-                      : send_hold(client, &op, alone, client->call_timeout_us, &sent, err);
+    *handed = next != NULL && rlk_hand_over(client, tenure, next, &op, half, &repeated);
+    if (!*handed && !release_on_bell(client, tenure, &op, half, &repeated))
+        rc = repeated ? rlk_send_release(client, &op, 1, deadline - rlk_clock_us(), &sent, err)
+                      : send_hold(client, &op, alone, deadline - rlk_clock_us(), &sent, err);
     sent.repeated |= repeated;
+    if (rc < 0 && repeated)
+        return rlk_unknown(err);
     if (rc != ROWLOCK_OK)
         return rc;
     if (op.status == ROWLOCK_OK) {
@@ -354,20 +362,20 @@ static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *nex
 static int release(rowlock_client *client, rowlock_lock *lock, rowlock_error *err)
 {
     rlk_tenure *tenure = lock->tenure;
-    rlk_waiter *next = NULL;
+    rlk_handing next;
     int64_t held_us;
-    int rc, handed = 0, is_lost = rlk_tenure_is_lost(tenure);
+    int rc, handed = 0, has_next = 0, is_lost = rlk_tenure_is_lost(tenure);
 
     pthread_mutex_lock(&client->mutex);
     rlk_tenures_detach(&client->tenures, tenure);
     if (!is_lost)
-        next = rlk_hand_next(client, tenure);
+        has_next = rlk_hand_next(&next, client, tenure);
     pthread_mutex_unlock(&client->mutex);
     if (is_lost) {
         rlk_bell_drop(client, tenure);
         rc = rlk_lost(err);
     } else {
-        rc = give_back(client, tenure, next, &handed, err);
+        rc = give_back(client, tenure, has_next ? &next : NULL, &handed, err);
     }
     held_us = rlk_clock_us() - tenure->acquired_us;
     if (rc == ROWLOCK_OK) {
