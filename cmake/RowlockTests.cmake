@@ -10,6 +10,8 @@
 #   ROWLOCK_TEST_SQLITE       a folder in which files may be made
 #   ROWLOCK_TEST_PGBOUNCER    as ROWLOCK_TEST_POSTGRESQL, through PgBouncer in transaction mode
 #   ROWLOCK_TEST_STANDBY      as ROWLOCK_TEST_POSTGRESQL, a hot standby that refuses writes
+#   ROWLOCK_TEST_POSTGRESQL_TLS  as ROWLOCK_TEST_POSTGRESQL, a server with TLS; the folder of its
+#                             certificates is ROWLOCK_TEST_POSTGRESQL_TLS_CERTIFICATES
 #   ROWLOCK_TEST_FOUND_ROWS   if set, the application's own connections to MySQL have CLIENT_FOUND_ROWS
 #
 # ctest may run programs side by side: each uses tables with a prefix of its own. The label "once" is

@@ -58,9 +58,10 @@ function(end_statement)
     set_property(GLOBAL PROPERTY text "")
 endfunction()
 
-# "{live l c.now}" becomes the text behind "-- fragment: live = ", with l for ROW and c.now for NOW.
+# "{live l c.now}" becomes the text behind "-- fragment: live = ", with l for ROW and c.now for NOW;
+# "{name}" has neither.
 function(expand_fragments out line)
-    while(line MATCHES "{([a-z_]+) ([a-z_]+) ?([^{}]*)}")
+    while(line MATCHES "{([a-z_]+) ?([a-z_]*) ?([^{}]*)}")
         set(use "${CMAKE_MATCH_0}")
         set(row "${CMAKE_MATCH_2}")
         set(now "${CMAKE_MATCH_3}")

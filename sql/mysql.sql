@@ -18,11 +18,20 @@
 -- UPDATE and DELETE that join say FORCE INDEX (PRIMARY): MariaDB 11 reads, and locks, all rows of a
 -- small table otherwise, and so waits for those of others.
 --
+-- Fences rise per name. While a row is there its own fence sees to that; a row that is made has one above
+-- the floor (rowlock_floor), to which `reap` has raised it before it deleted a row. See sql/README.md.
+--
 -- A lease lives while it has holds and its time has not passed: a clock that was set back brings none back.
 -- fragment: live = (ROW.hold_count > 0 AND ROW.expire_time > NOW)
 -- fragment: free = (ROW.hold_count = 0 OR ROW.expire_time <= NOW)
 -- When the last lease ends or ended; 0: it was given back.
 -- fragment: end = IF(ROW.hold_count > 0, ROW.expire_time, 0)
+
+-- A primary that was demoted grants nothing, whatever the user may: what makes or extends a tenure has this
+-- condition, which is always true or error 1690, its own text with OFF in it. It is in the statement itself,
+-- which SET GLOBAL read_only waits for, and constant, so that no row is touched. (It is a word in newer versions
+-- of MariaDB; super_read_only sets read_only, too, and innodb_read_only binds everybody.)
+-- fragment: primary = 9223372036854775807 + (CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF'))
 
 -- What a connection sets. Lock waits are whole seconds in these servers: one for rows, two
 -- for a table that is being altered. MariaDB 11 refuses (error 1020) to lock a row that was changed
@@ -60,9 +69,10 @@ START TRANSACTION;
 -- All or none. Counts the rows that others hold or wait for; if there are none, creates what is absent as free rows,
 -- in a transaction of its own, and then counts the rows that are locked at this moment. Rows are
 -- created beforehand because a later failure would undo their insertion, and whoever waits for an
--- insertion that is undone is left with a gap lock: two of them deadlock. The clock is read again once
--- they are there, so that no fence is older than its row. The scalar subquery cannot become a join,
--- which might read, and lock, the whole table.
+-- insertion that is undone is left with a gap lock: two of them deadlock. Nobody raises the floor while
+-- they are made. The clock is read again once they are there, so that no fence is older than its row. The
+-- scalar subqueries cannot become joins, which might read, and lock, the whole table; the floor is asked for
+-- where a row is absent.
 -- name: gate
 SELECT COUNT(*) INTO @rowlock_bad
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
@@ -83,12 +93,18 @@ SELECT COUNT(*) INTO @rowlock_bad
                             AND q.expire_time > @rowlock_now) END;
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
-SELECT UNHEX(w.name), '', @rowlock_now, 0, '', @rowlock_now, @rowlock_now
+SELECT UNHEX(w.name), '',
+       GREATEST(@rowlock_now, (SELECT f.fence
+                                 FROM rowlock_floor AS f
+                                WHERE f.id = IF(l.name IS NULL, 1, 0)
+                                 LOCK IN SHARE MODE)),
+       0, '', @rowlock_now, @rowlock_now
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
            i    INT          PATH '$[7]',
            name VARCHAR(510) CHARACTER SET latin1 PATH '$[0]')) AS w
        LEFT JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
- WHERE @rowlock_bad = 0
+ WHERE {primary}
+   AND @rowlock_bad = 0
    AND l.name IS NULL
  ORDER BY w.i
 ON DUPLICATE KEY UPDATE
@@ -118,11 +134,8 @@ SELECT @rowlock_bad + COUNT(*) INTO @rowlock_bad
 -- wanted and it is not to be had (it was reaped and created again), the sum leaves the range of BIGINT
 -- (error 1690), and the statement undoes itself.
 --
--- A new row that was more than a second in the making is called late: its fence was made before it was
--- there, and in so long a time another tenure might have come, gone and been reaped. The driver frees
--- it and asks again; then the row is there, and its fence is made under its lock. A batch may well take
--- a second every time, so here a fence tells which row was new: it is @rowlock_now, and above it for a
--- row that the plain read has found.
+-- The fence of a new row was made before it was there: acquire_floor follows. It is @rowlock_now, and
+-- above it for a row that the plain read has found, which the answer uses.
 -- name: acquire
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time, ticket, note)
@@ -146,7 +159,8 @@ SELECT w.name, w.owner, @rowlock_now + (l.name IS NOT NULL), 1, w.attempt, @rowl
                    ticket  BIGINT        PATH '$[8]',
                    upto    BIGINT        PATH '$[9]')) AS j) AS w
        LEFT JOIN rowlock_locks AS l ON l.name = w.name
- WHERE @rowlock_bad = 0
+ WHERE {primary}
+   AND @rowlock_bad = 0
    AND (@rowlock_all
         OR {live l @rowlock_now}
         OR (l.wait_until <= @rowlock_now AND w.ticket = 0)
@@ -191,6 +205,27 @@ ON DUPLICATE KEY UPDATE
                          GREATEST(rowlock_locks.expire_time, VALUES(expire_time)),
                          rowlock_locks.expire_time);
 
+-- Raises new tenures above the floor, as it is now that their rows are there. Another tenure may have come,
+-- gone and been reaped before that, with a later clock. Plain reads, so that no row of others is locked.
+-- name: acquire_floor
+INSERT INTO rowlock_locks
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
+SELECT l.name, '', f.fence + 1, 0, '', 0, 0
+  FROM rowlock_floor AS f
+       STRAIGHT_JOIN JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
+           name    VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           owner   VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
+           attempt VARCHAR(32)  CHARACTER SET latin1 PATH '$[2]')) AS w
+       STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
+ WHERE f.id = 1
+   AND f.fence >= @rowlock_now
+   AND l.owner = UNHEX(w.owner)
+   AND l.attempt = UNHEX(w.attempt)
+   AND l.acquire_time = @rowlock_now
+   AND l.fence <= f.fence
+ON DUPLICATE KEY UPDATE
+       fence = VALUES(fence);
+
 -- Takes the tickets of what was acquired off the queue.
 -- name: acquire_off
 SELECT JSON_ARRAYAGG(JSON_ARRAY(w.name, w.ticket)) INTO @rowlock_off
@@ -221,8 +256,6 @@ SELECT w.i,
        l.hold_count,
        l.expire_time - @rowlock_now                 AS remaining,
        l.owner,
-       l.fence = @rowlock_now
-       AND TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late,
        CASE WHEN {live l @rowlock_now} THEN NULL
             WHEN l.wait_until <= @rowlock_now AND w.ticket = 0     THEN NULL
             ELSE (SELECT q.expire_time - @rowlock_now
@@ -261,7 +294,8 @@ SELECT l.name, l.owner, l.fence, 0, l.attempt, 0, @rowlock_now + w.ttl, ''
                    fence BIGINT       PATH '$[3]',
                    ttl   BIGINT       PATH '$[4]')) AS j) AS w
        STRAIGHT_JOIN rowlock_locks AS l ON l.name = w.name
- WHERE l.owner = w.owner
+ WHERE {primary}
+   AND l.owner = w.owner
    AND l.fence = w.fence
    AND {live l @rowlock_now}
    AND 1 = (SELECT 1
@@ -372,7 +406,8 @@ SELECT l.name, '', 0, 0, '',
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?
   FROM rowlock_locks AS l
- WHERE l.name = ?
+ WHERE {primary}
+   AND l.name = ?
    AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
    FOR UPDATE SKIP LOCKED
@@ -397,7 +432,8 @@ UPDATE rowlock_locks AS l
        l.attempt      = ?,
        l.note         = ?,
        l.expire_time  = l.acquire_time + ?
- WHERE l.name = ?
+ WHERE {primary}
+   AND l.name = ?
    AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 
@@ -411,7 +447,8 @@ SELECT l.name, '', 0, 0, '',
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?
   FROM rowlock_locks AS l
- WHERE l.name = ?
+ WHERE {primary}
+   AND l.name = ?
    AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND (SELECT 1
           FROM rowlock_waiters AS q
@@ -440,7 +477,8 @@ UPDATE rowlock_locks AS l
        l.attempt      = ?,
        l.note         = ?,
        l.expire_time  = l.acquire_time + ?
- WHERE l.name = ?
+ WHERE {primary}
+   AND l.name = ?
    AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND (SELECT 1
           FROM rowlock_waiters AS q
@@ -472,6 +510,11 @@ UPDATE rowlock_locks AS l
 -- name: commit
 COMMIT;
 
+-- Behind the COMMIT of a grant that took several statements, between which read_only can be set: was it
+-- still a primary? Error 1690 again, with another number: it is committed and must not be believed.
+-- name: granted
+SET @rowlock_bad = 9223372036854775806 + 2 * (CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF'));
+
 -- The usual cases of several locks, for all of them at once. The rows of a batch stand between row_first,
 -- row_next and row_last, in place of (?), sorted by name: MariaDB reads a list of values in an eighth less
 -- time than the same as a union, which MySQL needs before 8.0.19.
@@ -499,7 +542,8 @@ SELECT w.name, w.owner, 0, 1, w.attempt,
   FROM w
        STRAIGHT_JOIN rowlock_locks AS l FORCE INDEX (PRIMARY)
           ON l.name = w.name
- WHERE {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
+ WHERE {primary}
+   AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
    FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE
@@ -586,7 +630,8 @@ SELECT w.name, w.owner, w.fence, IF(w.ttl = 0, 0, 1), w.attempt,
   FROM w
        STRAIGHT_JOIN rowlock_locks AS l FORCE INDEX (PRIMARY)
           ON l.name = w.name
- WHERE IF(w.ttl = 0,
+ WHERE {primary}
+   AND IF(w.ttl = 0,
           l.owner = w.owner
           AND l.fence = w.fence
           AND l.attempt <> w.attempt
@@ -628,7 +673,8 @@ UPDATE rowlock_locks AS l
        l.note         = ?,
        l.expire_time  = l.acquire_time + ?,
        l.ticket       = l.ticket + ?
- WHERE l.name = ?
+ WHERE {primary}
+   AND l.name = ?
    AND l.owner = ?
    AND l.fence = ?
    AND l.attempt <> ?
@@ -657,7 +703,6 @@ SELECT 0,
        l.hold_count,
        l.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS remaining,
        l.owner,
-       0                                            AS late,
        NULL                                         AS queue
   FROM rowlock_locks AS l
  WHERE l.name = ?;
@@ -672,7 +717,6 @@ SELECT 0,
        l.hold_count,
        l.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS remaining,
        l.owner,
-       0                                            AS late,
        (SELECT q.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
           FROM rowlock_waiters AS q
          WHERE q.name = l.name
@@ -724,15 +768,16 @@ INSERT INTO rowlock_locks
 SELECT @rowlock_name, @rowlock_owner, @rowlock_now, 1, @rowlock_attempt, @rowlock_now,
        @rowlock_now + @rowlock_ttl, @rowlock_ticket, @rowlock_note
   FROM DUAL
- WHERE @rowlock_bad = 0
-    OR (COALESCE(@rowlock_bad, 2) = 2
-        AND @rowlock_closed = 0
-        AND NOT EXISTS (SELECT 1
-                          FROM rowlock_waiters AS q
-                         WHERE q.name = @rowlock_name
-                           AND q.ticket > COALESCE(@rowlock_last, 0)
-                           AND q.ticket < @rowlock_upto
-                           AND q.expire_time > @rowlock_now))
+ WHERE {primary}
+   AND (@rowlock_bad = 0
+        OR (COALESCE(@rowlock_bad, 2) = 2
+            AND @rowlock_closed = 0
+            AND NOT EXISTS (SELECT 1
+                              FROM rowlock_waiters AS q
+                             WHERE q.name = @rowlock_name
+                               AND q.ticket > COALESCE(@rowlock_last, 0)
+                               AND q.ticket < @rowlock_upto
+                               AND q.expire_time > @rowlock_now)))
 ON DUPLICATE KEY UPDATE
        expire_time  = IF(rowlock_locks.hold_count = 0, 0, rowlock_locks.expire_time),
        fence        = IF(rowlock_locks.expire_time <= @rowlock_now,
@@ -758,6 +803,23 @@ ON DUPLICATE KEY UPDATE
                          GREATEST(rowlock_locks.expire_time, VALUES(expire_time)),
                          rowlock_locks.expire_time);
 
+-- As acquire_floor, for a row that was absent.
+-- name: acquire_one_floor
+INSERT INTO rowlock_locks
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
+SELECT l.name, '', f.fence + 1, 0, '', 0, 0
+  FROM rowlock_floor AS f
+       STRAIGHT_JOIN rowlock_locks AS l ON l.name = @rowlock_name
+ WHERE @rowlock_bad IS NULL
+   AND f.id = 1
+   AND f.fence >= @rowlock_now
+   AND l.owner = @rowlock_owner
+   AND l.attempt = @rowlock_attempt
+   AND l.acquire_time = @rowlock_now
+   AND l.fence <= f.fence
+ON DUPLICATE KEY UPDATE
+       fence = VALUES(fence);
+
 -- Takes the ticket off the queue, if something came of it.
 -- name: acquire_one_off
 DELETE FROM rowlock_waiters
@@ -772,7 +834,6 @@ SELECT 0,
        l.hold_count,
        l.expire_time - @rowlock_now                 AS remaining,
        l.owner,
-       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late,
        NULL                                         AS queue,
        @rowlock_bad = 0                             AS free,
        @rowlock_bad = 2                             AS in_line
@@ -864,7 +925,6 @@ SELECT 0,
        l.hold_count,
        l.expire_time - @rowlock_now                 AS remaining,
        l.owner,
-       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late,
        b.expire_time - @rowlock_now                 AS queue,
        b.ticket,
        b.has_bell,
@@ -932,7 +992,6 @@ SELECT 0,
        l.hold_count,
        l.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS remaining,
        l.owner,
-       0                                            AS late,
        b.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS queue,
        b.ticket,
        b.has_bell,
@@ -1003,7 +1062,6 @@ SELECT w.i,
        l.hold_count,
        l.expire_time - @rowlock_now                 AS remaining,
        l.owner,
-       0                                            AS late,
        b.expire_time - @rowlock_now                 AS queue,
        b.ticket,
        b.has_bell,
@@ -1064,7 +1122,8 @@ SELECT l.name, '', 0, 0, '',
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?
   FROM rowlock_locks AS l
- WHERE l.name = ?
+ WHERE {primary}
+   AND l.name = ?
    AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND l.ticket >= ?
    AND (SELECT q.ticket
@@ -1099,7 +1158,8 @@ UPDATE rowlock_locks AS l
        l.note         = ?,
        l.expire_time  = l.acquire_time + ?,
        l.ticket       = ?
- WHERE l.name = ?
+ WHERE {primary}
+   AND l.name = ?
    AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND l.ticket >= ?
    AND (SELECT q.ticket
@@ -1264,7 +1324,8 @@ SELECT l.hold_count
 COMMIT;
 
 -- One batch: looks where it is to end, so that no batch takes as long as the table; finds dead rows
--- behind ? (name) by a plain read, locks those that are still dead and not locked, deletes them.
+-- behind ? (name) by a plain read, raises the floor to the largest fence of theirs, in a transaction of its
+-- own; locks those that are still dead and not locked, and have no larger fence, deletes them.
 -- Tickets that are past because these rows say so go first. ? retention; ? after, ? looks at one row more
 -- than this; ? after, ? how many; ? how many. Answers how many were deleted, and behind which name the next
 -- batch starts, if there is any.
@@ -1276,16 +1337,19 @@ SELECT l.name INTO @rowlock_end
  WHERE l.name > ?
  ORDER BY l.name
  LIMIT ?, 1;
-SELECT COUNT(*), MAX(d.name), JSON_ARRAYAGG(HEX(d.name))
-  INTO @rowlock_found, @rowlock_after, @rowlock_dead
-  FROM (SELECT l.name
+SELECT COUNT(*), MAX(d.name), JSON_ARRAYAGG(HEX(d.name)), MAX(d.fence)
+  INTO @rowlock_found, @rowlock_after, @rowlock_dead, @rowlock_fence
+  FROM (SELECT l.name, l.fence
           FROM rowlock_locks AS l
          WHERE l.name > ?
            AND l.name <= COALESCE(@rowlock_end, REPEAT(x'ff', 255))
            AND l.expire_time < @rowlock_limit
-           AND l.fence < @rowlock_limit
          ORDER BY l.name
          LIMIT ?) AS d;
+UPDATE rowlock_floor AS f
+   SET f.fence = @rowlock_fence
+ WHERE f.id = IF(@rowlock_found > 0, 1, 0)
+   AND f.fence < @rowlock_fence;
 START TRANSACTION;
 SELECT JSON_ARRAYAGG(w.name) INTO @rowlock_dead
   FROM JSON_TABLE(COALESCE(@rowlock_dead, '[]'), '$[*]' COLUMNS (
@@ -1294,7 +1358,7 @@ SELECT JSON_ARRAYAGG(w.name) INTO @rowlock_dead
               FROM rowlock_locks AS k
              WHERE k.name = UNHEX(w.name)
                AND k.expire_time < @rowlock_limit
-               AND k.fence < @rowlock_limit
+               AND k.fence <= @rowlock_fence
                FOR UPDATE SKIP LOCKED);
 SELECT JSON_ARRAYAGG(JSON_ARRAY(w.name, q.ticket)) INTO @rowlock_off
   FROM JSON_TABLE(COALESCE(@rowlock_dead, '[]'), '$[*]' COLUMNS (
@@ -1340,6 +1404,16 @@ SELECT l.name, l.owner, l.note, l.fence, l.hold_count,
 -- name: schema_version
 SELECT MAX(version) FROM rowlock_schema;
 
+-- Which of them is no table: a view may lock nothing, or not what others lock. ? schema or NULL, ? prefix
+-- name: schema_views
+SELECT t.table_name
+  FROM information_schema.tables AS t
+       CROSS JOIN (SELECT CONVERT(? USING utf8mb4) AS place, CONVERT(? USING utf8mb4) AS prefix) AS p
+ WHERE t.table_schema = COALESCE(p.place, DATABASE())
+   AND t.table_name IN (CONCAT(p.prefix, 'locks'), CONCAT(p.prefix, 'waiters'),
+                        CONCAT(p.prefix, 'schema'))
+   AND t.table_type <> 'BASE TABLE';
+
 -- ? name of the lock, ? seconds
 -- name: schema_lock
 SELECT GET_LOCK(?, ?);
@@ -1356,12 +1430,18 @@ ROLLBACK;
 -- name: prepare
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
-SELECT UNHEX(w.name), '', @rowlock_now, 0, '', @rowlock_now, @rowlock_now
+SELECT UNHEX(w.name), '',
+       GREATEST(@rowlock_now, (SELECT f.fence
+                                 FROM rowlock_floor AS f
+                                WHERE f.id = IF(l.name IS NULL, 1, 0)
+                                 LOCK IN SHARE MODE)),
+       0, '', @rowlock_now, @rowlock_now
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
            i    INT          PATH '$[1]',
            name VARCHAR(510) CHARACTER SET latin1 PATH '$[0]')) AS w
        LEFT JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
- WHERE l.name IS NULL
+ WHERE {primary}
+   AND l.name IS NULL
  ORDER BY w.i
 ON DUPLICATE KEY UPDATE
        hold_count = rowlock_locks.hold_count;
@@ -1412,6 +1492,12 @@ UNION ALL SELECT ?, ?, ?, ?, ?
 -- name: here
 ? = CAST(CONVERT(CONCAT_WS(',', @@port, @@hostname, @@datadir /*!80000 , @@server_uuid */)
                  USING utf8mb4) AS BINARY)
+AND {primary}
+
+-- What the session knows by that name: a temporary table goes before the real one, whatever the name is
+-- qualified with, and nothing but this text tells them apart on both servers. It reads no row.
+-- name: native_table
+SHOW CREATE TABLE rowlock_locks;
 
 -- Rows that others have locked come as NULL, as do absent ones. ? here, ? here, ? batch
 -- name: lock_skip
@@ -1490,7 +1576,8 @@ UPDATE rowlock_locks AS l
        l.acquire_time = ?,
        l.expire_time  = ?,
        l.note         = x''
- WHERE l.name = ?;
+ WHERE {primary}
+   AND l.name = ?;
 
 -- The same for a batch in one request. Sessions with sql_safe_updates or a small max_join_size refuse
 -- it (errors 1175, 1104) and get the one above for each row. UPDATE uses no join buffer, so that w
@@ -1505,7 +1592,8 @@ UPDATE (?) AS w
        l.attempt      = w.attempt,
        l.acquire_time = ?,
        l.expire_time  = ?,
-       l.note         = x'';
+       l.note         = x''
+ WHERE {primary};
 
 -- ? here, ? owner, ? fence, ? name, ? here. Each server reads its own spelling of the shared lock. Rows
 -- that others have locked are passed over; one's own locks and shared ones are not in the way. Answers
@@ -1553,9 +1641,10 @@ SET SESSION sql_mode = DEFAULT, time_zone = DEFAULT, innodb_lock_wait_timeout = 
             lock_wait_timeout = DEFAULT, group_concat_max_len = DEFAULT
             /*M!110402 , innodb_snapshot_isolation = DEFAULT */;
 
--- Fails (error 1305) if the transaction that was marked has ended.
+-- Fails (error 1305) if the transaction that was marked has ended, and (1690) if the server is no primary.
 -- name: tx_commit
 RELEASE SAVEPOINT rowlock;
+SET @rowlock_bad = {primary};
 COMMIT;
 
 -- Who answers, for whom, and when.
@@ -1594,7 +1683,7 @@ SELECT t.table_name, t.engine,
  WHERE t.table_schema = COALESCE(p.place, DATABASE())
    AND t.table_type = 'BASE TABLE'
    AND t.table_name IN (CONCAT(p.prefix, 'locks'), CONCAT(p.prefix, 'waiters'),
-                        CONCAT(p.prefix, 'schema'))
+                        CONCAT(p.prefix, 'schema'), CONCAT(p.prefix, 'floor'))
  ORDER BY t.table_name;
 
 -- What is explained needs the rights of what is done, and does nothing.
@@ -1626,3 +1715,9 @@ EXPLAIN UPDATE rowlock_waiters SET owner = '' WHERE name = x'00';
 
 -- name: diagnose_delete_waiters
 EXPLAIN DELETE FROM rowlock_waiters WHERE name = x'00';
+
+-- name: diagnose_select_floor
+EXPLAIN SELECT f.id, f.fence FROM rowlock_floor AS f;
+
+-- name: diagnose_update_floor
+EXPLAIN UPDATE rowlock_floor SET fence = 0 WHERE id = 0;

@@ -211,15 +211,16 @@ struct rowlock_driver {
      */
     int (*force_release)(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
 
-    /* MUST. Deletes at most `limit` (1..ROWLOCK_REAP_MAX) rows behind *mark whose expire_time AND
-     * fence are below now - retention_us, in byte order of names, passing over rows that are
-     * locked. Looks at limit * ROWLOCK_REAP_LOOK rows at most, so that no call takes as long as the
-     * table. *out: how many were deleted. *mark: where to go on; length 0: there is nothing behind.
-     * Only that says so, not a small *out. After an error neither is of use. The core asks for a
-     * retention of a second or more; an acquire that inserts a row and takes as long as that
-     * between making the fence and having the row must undo it and begin again. With a queue: also
-     * some tickets, at most `limit`, whose life ended a minute ago or more, and those that are past
-     * by a row that is deleted; they are not counted. */
+    /* MUST. Deletes at most `limit` (1..ROWLOCK_REAP_MAX) rows behind *mark whose expire_time is
+     * below now - retention_us, in byte order of names, passing over rows that are locked. A row
+     * that is made later has a larger fence than all that were ever deleted, whichever way the
+     * clock was set in between, and however long the making took: what `reap` deletes it must
+     * remember before (sql/README.md: the floor), or leave. Looks at limit * ROWLOCK_REAP_LOOK rows
+     * at most, so that no call takes as long as the table. *out: how many were deleted. *mark:
+     * where to go on; length 0: there is nothing behind. Only that says so, not a small *out. After
+     * an error neither is of use. With a queue: also some tickets, at most `limit`, whose life
+     * ended a minute ago or more, and those that are past by a row that is deleted; they are not
+     * counted. */
     int (*reap)(void *conn, uint64_t *out, rowlock_mark *mark, int64_t retention_us, uint32_t limit,
                 uint32_t timeout_ms, rowlock_error *err);
 
@@ -381,6 +382,11 @@ struct rowlock_driver {
     /* Nonzero: of all connections one writes at a time. The core sends what is joined by `exchange`
      * in one request at a time. */
     uint8_t has_one_writer;
+
+    /* MAY. The schema in which this connection has found the tables where config.schema did not
+     * say; NULL: nowhere yet. Valid until it is closed. Once the tables are as needed the core
+     * gives it to all further connections of the client as their config.schema. */
+    const char *(*schema_of)(const void *conn);
 };
 
 /* ---- for the functions of drivers' headers --------------------------------------------------- */

@@ -6,17 +6,25 @@
  * a conninfo string (host=db dbname=shop). Passwords also from PGPASSWORD and .pgpass. Works
  * through PgBouncer in transaction mode.
  *
+ * Without an sslmode libpq prefers TLS, but goes on without it where the server offers none, and
+ * looks at no certificate; a server that asks for the password in clear gets it. Say
+ * sslmode=verify-full, and sslrootcert, where others share the network.
+ *
+ * Servers that speak the protocol but do not lock like PostgreSQL are refused by name (ECONNECT):
+ * CockroachDB, YugabyteDB, Redshift, Aurora DSQL, Spanner, Materialize and others, and PostgreSQL
+ * before version 12.
+ *
  * A standby, and a server on which default_transaction_read_only is on for the client's role or
- * database, grant nothing: ECONNECT, retryable, at the moment of asking. Several hosts in the
- * address (postgresql://user@a,b/db) are tried in turn until one can be written, unless
- * target_session_attrs says otherwise: so a client follows a switchover.
+ * database, grant nothing: ECONNECT, retryable, at the moment of asking. Several hosts, in the
+ * address (postgresql://user@a,b/db), in PGHOST or in a service file, are tried in turn until one
+ * can be written, unless target_session_attrs says otherwise: so a client follows a switchover.
  *
  * Only functions, operators and types of pg_catalog run in our statements, whatever somebody else
  * has created in a schema of the search_path: the connections of the client search pg_catalog
  * alone, those of the application do so while our statements run. Our tables are always named with
  * their schema, so that no other table, view or temporary table of the same name is taken for
- * them. Without options.schema it is looked up when a connection is made: the schema on the
- * role's search_path that has the tables, or the first one as long as none has. If two have them,
+ * them. Without options.schema it is looked up by rowlock_open(): the schema on the role's
+ * search_path that has the tables, or the first one if none has. If two have them,
  * or one has a view of that name, it is ESCHEMA: say which one. Name the schema if others may
  * create in one that is searched.
  */
@@ -50,7 +58,9 @@ struct pg_conn; /* libpq's PGconn */
  * kind, a connection that is on another server or database than the client, closed, in pipeline
  * mode, with results not read, without a transaction or in a failed one); EDRIVER (retryable:
  * deadlock or serialization failure, roll back and begin again); ECONNECT (the connection is gone,
- * and the transaction with it); ESCHEMA; ENOMEM; EFORK. One thread at a time for each connection.
+ * and the transaction with it); EPOOL (the client could not use the database on a connection of its
+ * own, all were in use perhaps: nothing done, the transaction goes on); ESCHEMA; ENOMEM; EFORK. One
+ * thread at a time for each connection.
  */
 ROWLOCK_API int rowlock_postgresql_lock(uint64_t *fences, rowlock_client *client,
                                         struct pg_conn *conn, const char *const *names, size_t n,
@@ -66,7 +76,7 @@ ROWLOCK_API int rowlock_postgresql_lock(uint64_t *fences, rowlock_client *client
  * to a savepoint that is older than this call, which frees the row). LOST: roll back. EDRIVER,
  * retryable: somebody else keeps the row locked; at REPEATABLE READ and SERIALIZABLE also if the
  * lock was renewed since the snapshot (guard first, or use READ COMMITTED). EINVAL, ECONNECT,
- * ESCHEMA, ECLOSED, EFORK as above. */
+ * EPOOL, ESCHEMA, ECLOSED, EFORK as above. */
 ROWLOCK_API int rowlock_postgresql_guard(rowlock_lock *lock, struct pg_conn *conn,
                                          rowlock_error *err);
 

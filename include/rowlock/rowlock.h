@@ -106,7 +106,8 @@ typedef struct rowlock_driver rowlock_driver; /* a kind of database, see driver.
     X(EDRIVER, -6, "the database reported an error")                   \
     X(EUNKNOWN, -7, "the outcome is unknown")                          \
     X(ECLOSED, -8, "the client is closed")                             \
-    X(EFORK, -9, "the handle belongs to another process")
+    X(EFORK, -9, "the handle belongs to another process")              \
+    X(EPOOL, -10, "the client has no connection of its own for this")
 
 enum rowlock_status {
 #define ROWLOCK_STATUS_ENUM(name, number, text) ROWLOCK_##name = number,
@@ -317,7 +318,8 @@ typedef struct rowlock_acquire_options {
  * that is LOST here is not re-entered: until its lease has ended in the database, too, the lock is
  * BUSY also to its last owner, who is shown as the holder.
  *
- * OK; BUSY (no wait asked for); TIMEOUT; CANCELLED; EINVAL; ECONNECT (certainly not acquired);
+ * OK; BUSY (no wait asked for); TIMEOUT; CANCELLED; EINVAL; ECONNECT (certainly not acquired; also
+ * if the answer came when the lease it granted had ended: within wait_ms it is asked for again);
  * EUNKNOWN (the answer was lost and could not be had again: there may be a hold in this owner's
  * name until the ttl has passed without the owner's renewing or entering; never treat it as
  * acquired); ESCHEMA; EDRIVER; ENOMEM; ECLOSED; EFORK. Release with rowlock_release(). Any thread.
@@ -572,8 +574,8 @@ typedef struct rowlock_reap_options {
 #define ROWLOCK_REAP_OPTIONS_INIT ROWLOCK_INIT_(rowlock_reap_options)
 
 /* Deletes rows of locks that nobody has held for long, and puts their number into *out (may be
- * NULL). Deletes none whose fence could be given again. Any thread; any number of processes at
- * once. */
+ * NULL). Their fences are not given again, whichever way the server's clock is set. Any thread; any
+ * number of processes at once. */
 ROWLOCK_API int rowlock_reap(uint64_t *out, rowlock_client *client,
                              const rowlock_reap_options *options, rowlock_error *err);
 

@@ -3,20 +3,33 @@
  * The driver for SQLite; link with rowlock-sqlite.
  *
  * Addresses: a path, or sqlite:path. The file is created, if its folder exists, by
- * ROWLOCK_SCHEMA_CREATE and for migrations. SQLite locks work among
- * processes of one host, and a restart of the host frees them all.
+ * ROWLOCK_SCHEMA_CREATE and for migrations. SQLite locks work among processes of one host, and a
+ * restart of the host frees them all.
  *
- * What follows is refused by rowlock_open() (ECONNECT), since SQLite excludes nobody there:
+ * rowlock_open() refuses (ECONNECT) where SQLite's locks would not exclude:
  *
  * - Network file systems.
- * - A file that is a mount point (docker run -v ./locks.db:/app/locks.db) or has hard links: each
- * of its names has a log of its own. Mount the folder; symbolic links do no harm.
+ * - A file that is a mount point (docker run -v ./locks.db:/app/locks.db) or has hard links, since
+ *   each of its names has a log of its own. Mount the folder; symbolic links do no harm.
  * - Containers that have another /proc/sys/kernel/random/boot_id than the host (LXC, Incus,
  *   systemd-nspawn), or a time namespace of their own: they cannot tell whether the host was
  *   restarted, or what time it is.
+ * - A process that was forked while a client was open, or while the application had a connection of
+ *   its own to the file open: SQLite itself is not safe there. Open clients and connections after
+ *   fork(), or exec() in the child; a connection that was inherited must be closed first.
+ * - A file with a log that another copy of SQLite in the same process has opened (below).
+ * - A default VFS other than "unix" or a layer above it.
  *
- * A process that was forked while its parent had a client on SQLite open is refused (ECONNECT):
- * SQLite itself is not safe there. Open clients after fork(), or exec() in the child.
+ * A process that opens the file by itself and closes it (for a copy, or a checksum) drops all of
+ * SQLite's locks in it: that is how POSIX locks work. The client notices; it replaces its
+ * connections, or, while the application has one, calls fail (ECONNECT, EUNKNOWN) until all are
+ * closed. Copy the file with sqlite3_backup_init() or VACUUM INTO, or in another process.
+ *
+ * Two copies of SQLite in one process (one that is built in, and the system's) do not exclude each
+ * other, and drop each other's locks. Link the application and rowlock-sqlite to the same one; a
+ * sqlite3 * of another copy must not be given to the functions below. If the file has a log, this
+ * is seen when a client or one more connection is opened, once a second by lock and guard (EINVAL),
+ * and by rowlock_diagnose(); it is not seen by a client that is open already, nor without a log.
  */
 #ifndef ROWLOCK_SQLITE_H
 #define ROWLOCK_SQLITE_H
@@ -46,8 +59,11 @@ struct sqlite3; /* SQLite's own */
  * be SQLITE_BUSY, and may be sent again.
  *
  * OK; BUSY, TIMEOUT, CANCELLED, ECLOSED; EINVAL (nothing done: a bad argument, a client of another
- * kind, no open transaction, another file); EDRIVER (retryable: roll back and begin again, with
- * BEGIN IMMEDIATE); ESCHEMA; ENOMEM; EFORK. One thread at a time for each connection. */
+ * kind, no open transaction, another file, or one that was opened by another name than the
+ * client's, with nolock=1, immutable=1 or a VFS such as unix-none or unix-dotfile); EDRIVER
+ * (retryable: roll back and begin again, with BEGIN IMMEDIATE); EPOOL (the client could not use the
+ * database on a connection of its own, all were in use perhaps: nothing done, the transaction goes
+ * on, and is yours to end); ESCHEMA; ENOMEM; EFORK. One thread at a time for each connection. */
 ROWLOCK_API int rowlock_sqlite_lock(uint64_t *fences, rowlock_client *client, struct sqlite3 *db,
                                     const char *const *names, size_t n,
                                     const rowlock_tx_options *options, rowlock_error *err);
@@ -59,7 +75,8 @@ ROWLOCK_API int rowlock_sqlite_lock(uint64_t *fences, rowlock_client *client, st
  * after the COMMIT.
  *
  * OK: what the transaction writes is committed under the lock, or not at all. LOST: roll back.
- * EDRIVER, retryable: another transaction writes. EINVAL, ESCHEMA, ECLOSED, EFORK as above. */
+ * EDRIVER, retryable: another transaction writes. EINVAL, EPOOL, ESCHEMA, ECLOSED, EFORK as above.
+ */
 ROWLOCK_API int rowlock_sqlite_guard(rowlock_lock *lock, struct sqlite3 *db, rowlock_error *err);
 
 /* The connection of a transaction that rowlock_tx_begin() began, for statements of the

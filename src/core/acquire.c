@@ -8,6 +8,9 @@
 #include "core.h"
 #include "text.h"
 
+/* To give back what came too late, when the call's time is up. */
+#define LEAST_UNDO_US INT64_C(30000)
+
 /* One acquire or adopt call. Slot i of ops, tenures and locks is the i-th name in byte order;
  * order[i] is its place in the caller's array. The ops' names and owner are in the tenures, to
  * which the call has references of its own: others read them as long as it is in a queue. */
@@ -26,6 +29,8 @@ typedef struct acquisition {
     size_t *order;
     rowlock_lock **out; /* of a call that waits in line */
     int is_granted;     /* there; it may have been too late */
+    int is_late;        /* it was: there may be a hold, whose lease has ended here */
+    int was_late;       /* one of the answers was */
     int has_remnant;    /* of the owner's own, which the last try found: see remnant.c */
     rowlock_op busy;    /* who was in the way of the last try; no name: none was made */
     rlk_conn *bell;     /* of a lock that was waited for, until its tenure has it; or NULL */
@@ -175,6 +180,15 @@ static void take_bell(acquisition *a, rlk_tenure *tenure)
     a->bell = NULL;
 }
 
+/* The answer came when its lease had ended, so that it is no grant. */
+static int too_late(acquisition *a, rowlock_error *err)
+{
+    a->is_late = a->was_late = 1;
+    return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
+                           "the database took so long that the lease of %lld ms had ended",
+                           (long long)a->options.ttl_ms);
+}
+
 /* All granted: hand the handles out, unless the answer came so late that the lease is over. */
 static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, rowlock_error *err)
 {
@@ -187,13 +201,8 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
     for (size_t i = 0; i < a->n; i++) {
         int64_t deadline = rlk_deadline(sent, a->ops[i].remaining_us, a->ops[i].ttl_us);
 
-        if (now >= deadline) {
-            if (!a->is_adopted)
-                rlk_undo(a->client, a->ops, a->n, rlk_wait_bound(&a->wait));
-            return rlk_fail_native(err, ROWLOCK_TIMEOUT, 0, NULL, 1,
-                                   "the database took so long that the lease of %lld ms had ended",
-                                   (long long)a->options.ttl_ms);
-        }
+        if (now >= deadline)
+            return too_late(a, err);
         a->tenures[i]->fence = a->ops[i].fence;
         a->tenures[i]->acquired_us = now;
         rlk_tenure_outlives(a->tenures[i], a->ops[i].remaining_us);
@@ -211,8 +220,7 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
         take_bell(a, a->locks[i]->tenure);
         a->locks[i] = NULL;
     }
-    if (a->client->watch.first != NULL)
-        rlk_watch_wake(a->client); /* another handle's tenure may have changed, or be over */
+    rlk_watch_planned(a->client); /* another handle's tenure may have changed, or be over */
     pthread_mutex_unlock(&a->client->mutex);
     rlk_count(&a->client->counters.acquired, a->n);
     for (size_t i = 0; i < a->n; i++)
@@ -301,6 +309,7 @@ static int was_granted(void *arg, rlk_conn *bell, const rlk_sent *sent, rowlock_
     rc = hand_out(a, sent, a->out, err);
     if (a->bell != NULL)
         rlk_pool_lose(a->client, RLK_USE_WAIT, a->bell);
+    a->bell = NULL;
     return rc;
 }
 
@@ -342,13 +351,14 @@ static int stands_behind(const acquisition *a)
            !is_held(a);
 }
 
-static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
+/* `again`: after an answer that came too late; there may be a hold, so it is asked for at once. */
+static int acquire_within(acquisition *a, int again, rowlock_lock **out, rowlock_error *err)
 {
     int is_queue =
         a->client->driver.enqueue != NULL && a->options.wait_ms != 0 && !a->options.barge;
     int rc = ROWLOCK_BUSY;
 
-    if (!is_queue || !stands_behind(a))
+    if (!is_queue || again || !stands_behind(a))
         rc = try_once(a, ROWLOCK_BUSY, out, err);
     if (rc != ROWLOCK_BUSY || a->options.wait_ms == 0)
         return rc;
@@ -357,6 +367,50 @@ static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
     if (!is_queue || is_own(a)) /* whoever re-enters must not stand behind those who wait for him */
         rc = acquire_by_trying(a, is_queue, out, err);
     return rc == ROWLOCK_BUSY ? acquire_in_line(a, out, err) : rc;
+}
+
+/* After an answer that came too late: is there time to ask again? With the same attempts, so that a
+ * hold that was granted is not counted twice, and its lease begins anew. */
+static int may_go_on(acquisition *a)
+{
+    if (!a->is_late || a->options.wait_ms == 0 || rlk_wait_look(&a->wait, NULL) != ROWLOCK_OK)
+        return 0;
+    a->is_late = a->is_granted = 0;
+    for (size_t i = 0; i < a->n; i++)
+        a->ops[i].ticket = 0; /* it was used */
+    return 1;
+}
+
+/* Gives back what came too late. If that is why the call ends: says so, or why there was no time to
+ * ask again. */
+static int give_up(acquisition *a, int rc, rowlock_error *err)
+{
+    long long ttl_ms = (long long)a->options.ttl_ms;
+    int64_t bound = rlk_wait_bound(&a->wait);
+
+    if (a->is_late && a->options.wait_ms != 0)
+        rc = rlk_wait_look(&a->wait, err);
+    if (rlk_undo(a->client, a->ops, a->n, bound < LEAST_UNDO_US ? LEAST_UNDO_US : bound) !=
+        ROWLOCK_OK)
+        return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
+                               "the database took so long that the lease of %lld ms had ended, and "
+                               "the hold could not be given back",
+                               ttl_ms);
+    if (a->is_late && rc == ROWLOCK_TIMEOUT)
+        return rlk_fail_native(err, rc, 0, NULL, 1,
+                               "the wait ended, and the database took so long that the lease of "
+                               "%lld ms had ended",
+                               ttl_ms);
+    return rc;
+}
+
+static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
+{
+    int rc = acquire_within(a, 0, out, err);
+
+    while (may_go_on(a))
+        rc = acquire_within(a, 1, out, err);
+    return rc != ROWLOCK_OK && a->was_late ? give_up(a, rc, err) : rc;
 }
 
 static int do_adopt(acquisition *a, rowlock_lock **out, rowlock_error *err)
@@ -374,14 +428,10 @@ static int do_adopt(acquisition *a, rowlock_lock **out, rowlock_error *err)
 /* The last thing of all: from here on a handle may be reported lost, and released. */
 static void watch_all(rowlock_client *client, rowlock_lock **out, size_t n)
 {
-    int64_t now = rlk_clock_us();
-
     pthread_mutex_lock(&client->mutex);
-    for (size_t i = 0; i < n; i++) {
-        if (out[i]->renew && out[i]->tenure->renewers == 0)
-            rlk_plan_renewal(out[i]->tenure, now);
+    for (size_t i = 0; i < n; i++)
         rlk_watch_add(client, out[i]);
-    }
+    rlk_watch_planned(client);
     pthread_mutex_unlock(&client->mutex);
 }
 

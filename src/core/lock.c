@@ -125,20 +125,23 @@ int rlk_enter_lock(const rowlock_lock *lock, rowlock_error *err)
     return rlk_enter(lock->client, err);
 }
 
-void rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us)
+int rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us)
 {
     int64_t bound = bound_us < UNDO_BOUND_US ? bound_us : UNDO_BOUND_US;
     int64_t deadline = rlk_clock_us() + bound;
     rlk_sent sent;
+    int rc;
 
     for (size_t i = 0; i < n; i++)
         rlk_new_attempt(ops[i].attempt, client);
-    if (rlk_send_release(client, ops, n, bound, &sent, NULL) != ROWLOCK_OK)
-        return;
-    for (size_t i = 0; i < n && !sent.repeated && rlk_clock_us() < deadline; i++) {
+    rc = rlk_send_release(client, ops, n, bound, &sent, NULL);
+    for (size_t i = 0; i < n && rc == ROWLOCK_OK; i++) {
+        if (ops[i].status == ROWLOCK_BUSY && !sent.repeated && rlk_clock_us() < deadline)
+            rc = send_hold(client, &ops[i], 1, deadline - rlk_clock_us(), &sent, NULL);
         if (ops[i].status == ROWLOCK_BUSY)
-            send_hold(client, &ops[i], 1, deadline - rlk_clock_us(), &sent, NULL);
+            rc = ROWLOCK_EUNKNOWN;
     }
+    return rc;
 }
 
 /* It counts only if the lease that was known before has not ended meanwhile: somebody may have been
@@ -336,9 +339,9 @@ static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_handing *ne
         pthread_mutex_lock(&client->mutex);
         memcpy(tenure->seen, op.attempt, sizeof tenure->seen);
         is_shared = tenure->handles > 0;
-        pthread_mutex_unlock(&client->mutex);
         if (op.hold_count == 0)
             rlk_tenure_lose(tenure, ROWLOCK_LOSS_EXPIRED);
+        pthread_mutex_unlock(&client->mutex);
         if (op.hold_count == 0 &&
             is_shared) /* an adopted handle's, that was not the one released */
             rlk_watch_wake(client);

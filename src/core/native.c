@@ -31,6 +31,13 @@ static int check_kind(const rowlock_client *client, const rowlock_driver *driver
     return ROWLOCK_OK;
 }
 
+int rlk_own_failure(int rc, rowlock_error *err)
+{
+    if (rc == ROWLOCK_ECONNECT || rc == ROWLOCK_EUNKNOWN)
+        rc = err->status = ROWLOCK_EPOOL;
+    return rc;
+}
+
 /* ---- where the tables are ---- */
 
 static int do_locate(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
@@ -54,10 +61,7 @@ static int find_place(char *out, rowlock_client *client, int anew, int64_t bound
     pthread_mutex_unlock(&client->mutex);
     if (is_known)
         return ROWLOCK_OK;
-    rc = rlk_call(client, bound_us, do_locate, out, &sent, err);
-    if (rc == ROWLOCK_EUNKNOWN) /* nothing was to be changed */
-        rc = rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
-                             "the database did not answer in time");
+    rc = rlk_own_failure(rlk_call(client, bound_us, do_locate, out, &sent, err), err);
     if (rc != ROWLOCK_OK)
         return rc;
     pthread_mutex_lock(&client->mutex);
@@ -111,11 +115,8 @@ static int send_lock(rlk_tx_call *call, const native_use *use, uint32_t wait_ms,
 static int try_native(rlk_tx_call *call, const rlk_wait *wait, void *arg, rowlock_error *err)
 {
     native_use *use = arg;
-    rowlock_error local;
-    int rc;
+    int rc = send_lock(call, use, rlk_wait_left_ms(wait), err);
 
-    err = err == NULL ? &local : err;
-    rc = send_lock(call, use, rlk_wait_left_ms(wait), err);
     if (!is_elsewhere(rc, err))
         return rc;
     rc = find_place(use->place, call->client, 1, rlk_wait_bound(wait), err);
@@ -138,8 +139,12 @@ int rowlock_native_lock(uint64_t *fences, rowlock_client *client, const rowlock_
                         const rowlock_tx_options *options, rowlock_error *err)
 {
     native_use use = {.client = client, .connection = native};
+    rowlock_error local;
     rlk_tx_call call;
-    int rc = rlk_tx_enter(&call, client, names, n, options, err);
+    int rc;
+
+    err = err == NULL ? &local : err;
+    rc = rlk_tx_enter(&call, client, names, n, options, err);
 
     call.is_native = 1;
     if (rc == ROWLOCK_OK)
@@ -183,10 +188,8 @@ static int send_guard(const native_use *use, rowlock_op *op, int64_t deadline, r
 static int try_guard(native_use *use, rowlock_op *op, int64_t deadline, rowlock_error *err)
 {
     rowlock_client *client = use->client;
-    rowlock_error local;
     int rc = find_place(use->place, client, 0, rlk_bound(client, deadline), err);
 
-    err = err == NULL ? &local : err;
     if (rc == ROWLOCK_OK)
         rc = send_guard(use, op, deadline, err);
     if (!is_elsewhere(rc, err))
@@ -228,8 +231,11 @@ static int guard(rowlock_lock *lock, const rowlock_driver *driver, void *native,
 int rowlock_native_guard(rowlock_lock *lock, const rowlock_driver *driver, void *native,
                          rowlock_error *err)
 {
-    int rc = rlk_enter_lock(lock, err);
+    rowlock_error local;
+    int rc;
 
+    err = err == NULL ? &local : err;
+    rc = rlk_enter_lock(lock, err);
     if (rc != ROWLOCK_OK)
         return rc;
     rc = guard(lock, driver, native, err);

@@ -109,7 +109,9 @@ static int try_rows(rlk_tx_call *call, const rlk_wait *wait, rlk_try_lock_fn try
 
     *is_locked = 0;
     memset(&call->no_room, 0, sizeof call->no_room);
-    if (rc == ROWLOCK_EUNKNOWN) /* a free row more or less is no outcome of the caller's */
+    if (call->is_native)
+        rc = rlk_own_failure(rc, err);
+    else if (rc == ROWLOCK_EUNKNOWN) /* a free row more or less is no outcome of the caller's */
         rc = rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
                              "the database did not answer in time, nothing is locked");
     if (rc != ROWLOCK_OK || rlk_obstacle(call->ops, call->n) != NULL)

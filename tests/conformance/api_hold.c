@@ -181,8 +181,8 @@ static void test_with_tells_that_the_lease_ended_inside(void **state)
     rowlock_client *client = client_open(f);
     rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
     struct visit v = {.f = f};
-    int result = 0, status = ROWLOCK_TIMEOUT; /* as in hold_briefly() */
-    for (options.ttl_ms = BRIEF_MS; status == ROWLOCK_TIMEOUT && options.ttl_ms * 1000 < SLACK_US;
+    int result = 0, status = ROWLOCK_ECONNECT; /* as in hold_briefly() */
+    for (options.ttl_ms = BRIEF_MS; status == ROWLOCK_ECONNECT && options.ttl_ms * 1000 < SLACK_US;
          options.ttl_ms *= 2) {
         v.stay_us = (options.ttl_ms + 50) * 1000;
         status = rowlock_with(&result, client, "lock", &options, visit, &v, &f->err);

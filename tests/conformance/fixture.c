@@ -111,6 +111,12 @@ int tables_to(struct fixture *f, void *conn, int version)
     return status;
 }
 
+void tables_anew(struct fixture *f)
+{
+    expect_ok(tables_to(f, f->conn, 0), &f->err);
+    expect_ok(tables_to(f, f->conn, f->driver->migration_count), &f->err);
+}
+
 /* Takes the first waiter's place in the queue for an op; a rowlock_waiter_fn. */
 static int place_of_first(const rowlock_waiter *waiter, void *payload)
 {
@@ -283,9 +289,9 @@ rowlock_lock *hold_briefly(struct fixture *f, rowlock_client *client, const char
 {
     rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
     rowlock_lock *lock = NULL;
-    int status = ROWLOCK_TIMEOUT;
+    int status = ROWLOCK_ECONNECT;
     options.ttl_ms = ttl_ms != NULL ? *ttl_ms / 2 : BRIEF_MS / 2;
-    while (status == ROWLOCK_TIMEOUT && options.ttl_ms * 1000 < SLACK_US) {
+    while (status == ROWLOCK_ECONNECT && options.ttl_ms * 1000 < SLACK_US) {
         options.ttl_ms *= 2;
         status = rowlock_acquire(&lock, client, name, &options, &f->err);
     }

@@ -328,7 +328,11 @@ static void test_lease_is_counted_from_before_the_shared_request(void **state)
 
 static void test_grant_that_comes_too_late_is_given_back(void **state)
 {
+    rowlock_options patient = ROWLOCK_OPTIONS_INIT;
+
     (void)state;
+    patient.call_timeout_ms = 600000; /* everybody's requests move the clock */
+    scene_open(&patient);
     for (size_t i = 0; i < N; i++)
         askers[i].options.ttl_ms = i % 2 == 0 ? 60000 : 1000;
     gather(ask_acquire, N);
@@ -337,7 +341,7 @@ static void test_grant_that_comes_too_late_is_given_back(void **state)
     join_all(N);
     fake_slow(0, 0);
     for (size_t i = 0; i < N; i++)
-        assert_int_equal(askers[i].status, i % 2 == 0 ? ROWLOCK_OK : ROWLOCK_TIMEOUT);
+        assert_int_equal(askers[i].status, i % 2 == 0 ? ROWLOCK_OK : ROWLOCK_ECONNECT);
     for (size_t i = 0; i < N; i++)
         assert_int_equal(holds_of(&askers[i]), i % 2 == 0);
 }

@@ -37,6 +37,34 @@ static void test_locks_stand_until_the_application_ends_them(void **state)
     rowlock_close(&client);
 }
 
+/* The client's own connection fails, in the question for the place and in the look at the rows: the
+ * application's connection, and its transaction, do not. */
+static void test_a_failure_of_the_clients_own_connection_is_told_apart(void **state)
+{
+    static const enum fake_fault faults[] = {FAKE_NO_CONNECTION, FAKE_CUT_BEFORE};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        rowlock_client *client = open_client();
+        fake_session session = {1, "here"};
+        rowlock_lock *held = hold(client, "held", 60000, NULL);
+        rowlock_error err;
+
+        fake_plan(1 + i / 2, faults[i % 2], 1);
+        assert_status(EPOOL, lock(NULL, client, &session, &err));
+        assert_int_equal(err.status, ROWLOCK_EPOOL);
+        assert_true(err.retryable && err.message[0] != '\0');
+        fake_plan(1, faults[i % 2], 1);
+        if (i < 2) /* the place is not known */
+            assert_status(EPOOL, guard(held, &session, NULL));
+        fake_plan(0, FAKE_NONE, 0);
+        assert_status(OK, lock(NULL, client, &session, NULL));
+        fake_session_end(&session, 1);
+        rowlock_release(&held, NULL);
+        rowlock_close(&client);
+    }
+}
+
 static void test_nothing_of_it_is_repeated_on_the_applications_connection(void **state)
 {
     static const struct {
@@ -232,6 +260,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(locks_stand_until_the_application_ends_them),
+        TEST(a_failure_of_the_clients_own_connection_is_told_apart),
         TEST(nothing_of_it_is_repeated_on_the_applications_connection),
         TEST(the_place_is_asked_for_once),
         TEST(another_database_is_refused),

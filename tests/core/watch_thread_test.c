@@ -113,9 +113,9 @@ static int take(subject *s, const char *name, int64_t ttl_ms, int renew, rowlock
 /* One that is soon lost. A machine so busy that the grant itself came too late is asked again. */
 static int take_brief(subject *s, const char *name, rowlock_lost_fn fn)
 {
-    int rc = ROWLOCK_TIMEOUT;
+    int rc = ROWLOCK_ECONNECT;
 
-    for (int i = 0; i < 100 && rc == ROWLOCK_TIMEOUT; i++)
+    for (int i = 0; i < 100 && rc == ROWLOCK_ECONNECT; i++)
         rc = take(s, name, 60, 0, fn);
     return rc;
 }
@@ -134,7 +134,7 @@ static void on_lost(rowlock_lock *lock, int loss, void *payload)
 static void renew_now(rowlock_lock *lock)
 {
     pthread_mutex_lock(&lock->client->mutex);
-    lock->tenure->renew_at_us = lock->tenure->renew_from_us = 0;
+    rlk_heap_put(&lock->client->watch.planned, &lock->tenure->renewal, 0);
     pthread_mutex_unlock(&lock->client->mutex);
     rlk_watch_wake(lock->client);
 }

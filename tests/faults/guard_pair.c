@@ -117,7 +117,6 @@ static int guard(struct player *p, rowlock_lock *lock)
     return status == ROWLOCK_OK;
 }
 
-/* An answer that comes when so short a lease is over already is a TIMEOUT, too. */
 static int take_short(struct player *p, rowlock_lock **out)
 {
     int64_t until = process_now_ms() + PATIENCE_MS;

@@ -11,7 +11,8 @@
 #include "refused.h"
 #include "rogue.h"
 
-#define SECRET "s3cret-Pa55w0rd"
+#define SECRET    "s3cret-Pa55w0rd"
+#define FILE_TEXT "the text of a private key"
 
 /* A home folder with an option file in it. */
 static char home[] = "/tmp/rowlock-rogue.XXXXXX", option_file[64];
@@ -89,10 +90,12 @@ static void nothing_whatever_the_files_say(void **state)
     no_password_in_clear(state);
 }
 
-/* An address that says nothing of TLS leaves it to them. */
+/* An address that says nothing of TLS leaves it to them. MariaDB's library and Oracle's have keys
+ * of their own, and pass over each other's. */
 static void nothing_if_the_files_ask_for_tls(void **state)
 {
-    static const char *const asks[] = {"ssl-enforce=1\n", "ssl-verify-server-cert=1\n",
+    static const char *const asks[] = {"ssl-enforce=1\nssl-mode=REQUIRED\n",
+                                       "ssl-verify-server-cert=1\nssl-mode=VERIFY_CA\n",
                                        "ssl-ca=/nonexistent\n"};
 
     (void)state;
@@ -142,6 +145,33 @@ static void nothing_before_tls(void **state)
     }
 }
 
+/* It lets us in and wants a file for an answer to the first statement. */
+static void no_file(void **state)
+{
+    char path[80];
+    FILE *file;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/key", home);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(FILE_TEXT, file);
+    assert_int_equal(0, fclose(file));
+    for (int with_options = 0; with_options < 2; with_options++) {
+        rogue *r;
+        int heard;
+
+        if (with_options)
+            write_options("local-infile=1\n");
+        r = visit(&(rogue_plan){.file = path}, "");
+        heard = rogue_heard_text(r, FILE_TEXT);
+        rogue_stop(r);
+        if (heard)
+            fail_msg("it got the file%s", with_options ? ", by the option files" : "");
+    }
+    unlink(path);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest cases[] = {
@@ -151,6 +181,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(nothing_whatever_the_files_say, remove_option_file),
         cmocka_unit_test_teardown(nothing_if_the_files_ask_for_tls, remove_option_file),
         cmocka_unit_test_teardown(no_other_host, remove_option_file),
+        cmocka_unit_test_teardown(no_file, remove_option_file),
     };
     int status;
 

@@ -88,6 +88,36 @@ static void role_defaults(void **state)
     }
 }
 
+/* It ends the session, not the statement: a wait for a lock must not be a series of them. */
+static void role_transaction_timeout(void **state)
+{
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+    rowlock_counters counters = {.size = sizeof(counters)};
+    rowlock_client *holder, *waiter;
+    rowlock_lock *held, *lock = NULL;
+    rowlock_error err;
+    char address[1024];
+
+    (void)state;
+    if (fault_sql_number("SELECT current_setting('server_version_num')") < 170000) {
+        print_error("NOT TESTED: this server has no transaction_timeout, 17 and later have\n");
+        return;
+    }
+    with_role(address, sizeof(address), "transaction_timeout = 300");
+    assert_works(address);
+    holder = fault_open(fault.backend.address, NULL);
+    waiter = fault_open(address, NULL);
+    held = fault_acquire(holder, "transaction_timeout", 60000);
+    options.wait_ms = 1500;
+    assert_status(ROWLOCK_TIMEOUT,
+                  rowlock_acquire(&lock, waiter, "transaction_timeout", &options, &err), &err);
+    assert_status(ROWLOCK_OK, rowlock_stats(&counters, waiter, &err), &err);
+    assert_int_equal(0, counters.reconnects);
+    fault_release(&held);
+    rowlock_close(&waiter);
+    rowlock_close(&holder);
+}
+
 /* As a primary that was replaced says it; faults.read_only has more. */
 static void role_read_only(void **state)
 {
@@ -221,6 +251,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest postgresql[] = {
         cmocka_unit_test(standby),
         cmocka_unit_test_teardown(role_defaults, drop_role),
+        cmocka_unit_test_teardown(role_transaction_timeout, drop_role),
         cmocka_unit_test_teardown(role_read_only, drop_role),
     };
     const struct CMUnitTest mysql[] = {

@@ -349,6 +349,9 @@ static const char *const malformed[] = {"",
                                         "mysql://u@127.0.0.1:port/x",
                                         "mysql://u@127.0.0.1:70000/x",
                                         "mysql://u%zz@127.0.0.1/x",
+                                        "mysql://u@host%3D127.0.0.1%3Bport%3D1/x",
+                                        "mysql://u@plugin%3A%2F%2F127.0.0.1/x",
+                                        "mysql://u@127.0.0.1:1/x?socket=@x",
                                         "mysql://u@127.0.0.1:1/x?no_such_word=1",
                                         NULL};
 
@@ -358,6 +361,8 @@ static const char *const unreachable[] = {"mysql://u@127.0.0.1:1/x",
 
 static const char *const secret[] = {"mysql://u:" BACKEND_SECRET "@127.0.0.1:1/x",
                                      "mysql://u:" BACKEND_SECRET "@127.0.0.1:port/x",
+                                     "mysql://u:a@" BACKEND_SECRET "/b@127.0.0.1/x",
+                                     "mysql://u:a/b?" BACKEND_SECRET "@127.0.0.1/x",
                                      "mysql://u:" BACKEND_SECRET "%zz@127.0.0.1:1/x",
                                      "mysql://u:" BACKEND_SECRET "@127.0.0.1:1/x?no_such_word=1",
                                      "mysql://u:" BACKEND_SECRET "@127.0.0.1:1",

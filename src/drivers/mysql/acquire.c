@@ -19,9 +19,9 @@ void my_read_acquired(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsign
     (void)conn;
     my_clear_answer(op);
     if (remaining <= 0 || my_int(row[4]) == 0) {
-        if (row[8] != NULL) { /* others come first */
+        if (row[7] != NULL) { /* others come first */
             op->is_queue = 1;
-            op->remaining_us = my_int(row[8]);
+            op->remaining_us = my_int(row[7]);
             op->status = ROWLOCK_BUSY;
         }
         return;
@@ -30,7 +30,7 @@ void my_read_acquired(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsign
     if (own && mine) {
         op->fence = (uint64_t)my_int(row[3]);
         op->hold_count = (uint32_t)my_int(row[4]);
-        op->status = op->hold_count == 1 && my_int(row[7]) != 0 ? STATUS_LATE : ROWLOCK_OK;
+        op->status = ROWLOCK_OK;
         return;
     }
     op->holder_fence = (uint64_t)my_int(row[3]);
@@ -52,7 +52,7 @@ int my_has_ticket(const rowlock_op *ops, size_t n)
 static void read_taken(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
 {
     my_read_acquired(conn, op, row, lengths);
-    conn->met_free += op->status == ROWLOCK_OK && op->hold_count == 1 && my_int(row[9]) != 0;
+    conn->met_free += op->status == ROWLOCK_OK && op->hold_count == 1 && my_int(row[8]) != 0;
 }
 
 /* The same, then in_line */
@@ -60,7 +60,7 @@ static void read_taken_one(my_conn *conn, rowlock_op *op, MYSQL_ROW row,
                            const unsigned long *lengths)
 {
     read_taken(conn, op, row, lengths);
-    conn->in_line = my_int(row[10]) != 0;
+    conn->in_line = my_int(row[9]) != 0;
 }
 
 /* Others come first: how long the first of them lives. Still open if there is nobody any more. */
@@ -92,7 +92,9 @@ static int try_one(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_erro
     my_step_add(&step, SQL_ACQUIRE_ONE, NULL);
     if (op->ticket != 0)
         my_step_add(&step, SQL_ACQUIRE_ONE_OFF, NULL);
+    my_step_add(&step, SQL_ACQUIRE_ONE_FLOOR, NULL);
     my_step_add(&step, SQL_ACQUIRE_ONE_ANSWER, NULL);
+    my_step_add(&step, SQL_GRANTED, NULL);
     conn->in_line = 1; /* there is no answer for a row that is absent */
     status = my_run_one(conn, &step, op, deadline, err);
     if (status == ROWLOCK_OK && op->status == STATUS_OPEN && conn->in_line)
@@ -107,26 +109,20 @@ static my_step acquire_step(enum sql_statement first, const rowlock_op *ops, siz
 
     my_step_add(&step, first, NULL);
     my_step_add(&step, SQL_ACQUIRE, NULL);
+    my_step_add(&step, SQL_ACQUIRE_FLOOR, NULL);
     if (my_has_ticket(ops, n))
         my_step_add(&step, SQL_ACQUIRE_OFF, NULL);
     my_step_add(&step, SQL_ACQUIRE_ANSWER, NULL);
+    my_step_add(&step, SQL_GRANTED, NULL);
     return step;
 }
 
 static int try_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err)
 {
     const my_step step = acquire_step(SQL_START, ops, n);
-    int any_late = 0, status = ROWLOCK_OK;
 
-    do {
-        if (n == 1)
-            status = try_one(conn, ops, deadline, err);
-        else
-            status = my_run_open(conn, &step, ops, n, deadline, err);
-        if (status == ROWLOCK_OK)
-            status = my_undo_late(conn, ops, n, deadline, &any_late, err);
-    } while (status == ROWLOCK_OK && any_late && rlk_clock_us() < deadline);
-    return status;
+    return n == 1 ? try_one(conn, ops, deadline, err)
+                  : my_run_open(conn, &step, ops, n, deadline, err);
 }
 
 /* The next ones are mostly like the last, and if those were free or held one statement will do.
@@ -205,9 +201,6 @@ static int try_all(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, i
             *err = own;
         return status;
     }
-    status = my_undo_late(conn, ops, n, deadline, raced, err);
-    if (status != ROWLOCK_OK)
-        return status;
     if (my_count_status(ops, n, ROWLOCK_OK) < n) {
         for (size_t i = 0; i < n; i++) {
             if (ops[i].status == ROWLOCK_OK) {

@@ -77,6 +77,17 @@ static int parse_user(my_address *out, const char *s, size_t n, rowlock_error *e
     return status;
 }
 
+/* MariaDB's client library takes a host with = in it for a list of options, and one with :// for
+ * the name of a plugin. */
+static int check_host(const char *host, rowlock_error *err)
+{
+    for (; host != NULL && *host != '\0'; host++) {
+        if ((unsigned char)*host <= ' ' || strchr("=;/@\"'\\", *host) != NULL)
+            return rlk_fail(err, ROWLOCK_EINVAL, "address: the host is not a name or address");
+    }
+    return ROWLOCK_OK;
+}
+
 /* host, host:port, [::1]:port, or nothing. */
 static int parse_host(my_address *out, const char *s, size_t n, rowlock_error *err)
 {
@@ -95,6 +106,8 @@ static int parse_host(my_address *out, const char *s, size_t n, rowlock_error *e
         if (stop > s)
             status = decode(&out->host, s, (size_t)(stop - s), "host", err);
     }
+    if (status == ROWLOCK_OK)
+        status = check_host(out->host, err);
     if (status == ROWLOCK_OK && stop < end)
         status = parse_port(&out->port, stop + 1, (size_t)(end - stop - 1), err);
     return status;
@@ -189,6 +202,12 @@ int my_address_parse(my_address *out, const char *text, rowlock_error *err)
         rest = text + 10;
     else
         return rlk_fail(err, ROWLOCK_EINVAL, "address: it must look like " EXAMPLE);
+    /* Of a password that is not encoded a part would become the host or the database, and come back
+     * in messages. */
+    if (strchr(rest + strcspn(rest, "/?"), '@') != NULL)
+        return rlk_fail(err, ROWLOCK_EINVAL,
+                        "address: write @ / ? and : in a password as %%40 %%2F %%3F and %%3A, and "
+                        "@ elsewhere as %%40");
     slash = strchr(rest, '/');
     query = strchr(rest, '?');
     if (slash == NULL || (query != NULL && query < slash))

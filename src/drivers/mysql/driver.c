@@ -41,8 +41,7 @@ static int start_session(my_conn *conn, int64_t deadline, rowlock_error *err)
     if (row == NULL || row[0] == NULL)
         status = rlk_fail(err, ROWLOCK_ECONNECT, "the server does not tell its version");
     else if (my_int(row[1]) != 0)
-        status = rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
-                                 "the server is read-only: connect to the primary");
+        status = rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, MY_READ_ONLY);
     else
         status = check_version(row[0], err);
     if (status == ROWLOCK_OK) {

@@ -36,6 +36,7 @@ static int exchange_by_two(my_conn *conn, rowlock_op *releases, size_t n, rowloc
     my_add_releases(conn, releases, n, MY_IF_LOCKED_SKIP);
     my_add_acquires(conn, acquires, m);
     my_add(conn, SQL_COMMIT, NULL, 0);
+    my_add(conn, SQL_GRANTED, NULL, 0);
     status = my_run_sets(conn, deadline, sets, 2, err);
     if (status == ROWLOCK_OK) {
         my_read_releases(releases, n, sets[0]);

@@ -55,6 +55,25 @@ static my_errno_class classify(int code)
     return (my_errno_class){code, ROWLOCK_EDRIVER, 0};
 }
 
+int my_is_read_only(MYSQL *mysql)
+{
+    enum { OUT_OF_RANGE = 1690 };
+
+    return mysql_errno(mysql) == OUT_OF_RANGE && strstr(mysql_error(mysql), "OFF") != NULL;
+}
+
+/* The connection is given up in any case: open() looks for a primary. */
+static int read_only(my_conn *conn, rowlock_error *err)
+{
+    int is_committed = strstr(mysql_error(conn->mysql), "9223372036854775806") != NULL;
+
+    conn->dead = 1;
+    if (is_committed)
+        return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
+                               "the server became read-only while it granted the lock");
+    return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, MY_READ_ONLY);
+}
+
 int my_is_denied(int code)
 {
     enum { DATABASE_DENIED = 1044, TABLE_DENIED = 1142, COLUMN_DENIED = 1143 };
@@ -206,6 +225,8 @@ static int server_error(my_conn *conn, int64_t deadline, rowlock_error *err)
     const char *what = advice(&class);
     char state[6] = "";
 
+    if (my_is_read_only(conn->mysql))
+        return read_only(conn, err);
     memcpy(state, mysql_sqlstate(conn->mysql), 5);
     rlk_fail_native(err, class.status, class.code, state, class.retryable, "%s%s%s%s",
                     mysql_error(conn->mysql), what == NULL ? "" : " (", what == NULL ? "" : what,

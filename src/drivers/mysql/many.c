@@ -197,6 +197,7 @@ int my_acquire_many(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, 
     my_add(conn, SQL_START, NULL, 0);
     my_add_acquires(conn, ops, n);
     my_add(conn, SQL_COMMIT, NULL, 0);
+    my_add(conn, SQL_GRANTED, NULL, 0);
     status = my_run(conn, deadline, &result, err);
     if (status == ROWLOCK_OK)
         my_read_acquires(ops, n, result);

@@ -42,7 +42,7 @@ typedef struct my_address {
 } my_address;
 
 enum my_ssl_mode {
-    MY_SSL_DEFAULT, /* the client library's, or my.cnf's */
+    MY_SSL_DEFAULT, /* what option files say, or the client library does */
     MY_SSL_DISABLED,
     MY_SSL_PREFERRED,
     MY_SSL_REQUIRED,
@@ -197,6 +197,10 @@ int my_native_run(my_conn *conn, MYSQL_RES **out, rowlock_error *err);
 /* What an error of the server's means for a call that was one transaction. */
 int my_errno_status(int code, int *retryable);
 int my_is_denied(int code); /* a privilege is missing */
+
+/* Was it refused because the server is read-only? See sql/mysql.sql. */
+int my_is_read_only(MYSQL *mysql);
+#define MY_READ_ONLY "the server is read-only: connect to the primary"
 
 /* Frees what a connection has but its MYSQL *. */
 void my_conn_free(my_conn *conn);

@@ -54,11 +54,11 @@ static int is_ambiguous(const char *address)
     return 0;
 }
 
-static const char *value_of(const PQconninfoOption *given, const char *key)
+static const char *value_of(const PQconninfoOption *options, const char *key)
 {
-    for (; given->keyword != NULL; given++) {
-        if (strcmp(given->keyword, key) == 0)
-            return given->val;
+    for (; options != NULL && options->keyword != NULL; options++) {
+        if (strcmp(options->keyword, key) == 0)
+            return options->val;
     }
     return NULL;
 }
@@ -71,45 +71,76 @@ static void set(settings *all, const char *key, const char *value)
     all->values[all->count++] = value;
 }
 
-/* What the user did not say. A key that is given later would win, so only what is missing is added.
- */
-static void set_default(settings *all, const PQconninfoOption *given, const char *key,
+static void set_given(settings *all, const PQconninfoOption *given)
+{
+    for (const PQconninfoOption *option = given; option->keyword != NULL; option++) {
+        if (option->val != NULL)
+            set(all, option->keyword, option->val);
+    }
+}
+
+/* What the address, the environment and a service file say together. libpq tells only of a
+ * connection: one that it refuses before it looks for a host. NULL: it could not read them. */
+static PQconninfoOption *resolve(const PQconninfoOption *given)
+{
+    settings all = {0};
+    PQconninfoOption *resolved;
+    PGconn *pg;
+
+    set_given(&all, given);
+    set(&all, "channel_binding", "none of libpq's");
+    pg = PQconnectStartParams(all.keys, all.values, 0);
+    resolved = PQconninfo(pg);
+    PQfinish(pg);
+    return resolved;
+}
+
+/* What the user did not say: a value that is given last wins. */
+static void set_default(settings *all, const PQconninfoOption *resolved, const char *key,
                         const char *value)
 {
-    if (value_of(given, key) == NULL)
+    if (value_of(resolved, key) == NULL)
         set(all, key, value);
 }
 
-static unsigned host_count(const PQconninfoOption *given)
+static unsigned host_count(const PQconninfoOption *resolved)
 {
-    const char *hosts =
-        value_of(given, "host") != NULL ? value_of(given, "host") : value_of(given, "hostaddr");
+    const char *hosts = value_of(resolved, "hostaddr");
     unsigned n = 1;
 
+    if (hosts == NULL)
+        hosts = value_of(resolved, "host");
     for (; hosts != NULL && *hosts != '\0'; hosts++)
         n += *hosts == ',';
     return n;
 }
 
-static void set_all(settings *all, const PQconninfoOption *given, const char *user_timeout)
+/* Has the user said which of several hosts? "any" is also what libpq takes for nothing. */
+static int has_wanted_host(const PQconninfoOption *given, const PQconninfoOption *resolved)
 {
-    for (const PQconninfoOption *option = given; option->keyword != NULL; option++) {
-        if (option->val != NULL && strcmp(option->keyword, "client_encoding") != 0)
-            set(all, option->keyword, option->val);
-    }
+    const char *wanted = value_of(resolved, "target_session_attrs");
+
+    return value_of(given, "target_session_attrs") != NULL ||
+           getenv("PGTARGETSESSIONATTRS") != NULL || (wanted != NULL && strcmp(wanted, "any") != 0);
+}
+
+static void set_all(settings *all, const PQconninfoOption *given, const PQconninfoOption *resolved,
+                    const char *user_timeout)
+{
+    set_given(all, given);
     set(all, "client_encoding", "UTF8");
-    set_default(all, given, "fallback_application_name", "rowlock");
-    set_default(all, given, "keepalives_idle", "20");
-    set_default(all, given, "keepalives_interval", "5");
-    set_default(all, given, "keepalives_count", "3");
-    set_default(all, given, "tcp_user_timeout", user_timeout);
-    if (getenv("PGTARGETSESSIONATTRS") == NULL && host_count(given) > 1)
-        set_default(all, given, "target_session_attrs", "read-write");
+    set_default(all, resolved, "fallback_application_name", "rowlock");
+    set_default(all, resolved, "keepalives_idle", "20");
+    set_default(all, resolved, "keepalives_interval", "5");
+    set_default(all, resolved, "keepalives_count", "3");
+    set_default(all, resolved, "tcp_user_timeout", user_timeout);
+    if (host_count(resolved) > 1 && !has_wanted_host(given, resolved))
+        set(all, "target_session_attrs", "read-write");
 }
 
 int pg_connect_start(PGconn **out, const char *address, uint32_t timeout_ms, rowlock_error *err)
 {
-    PQconninfoOption *given;
+    PQconninfoOption *given, *resolved;
     settings all = {0};
     char user_timeout[16];
 
@@ -127,12 +158,14 @@ int pg_connect_start(PGconn **out, const char *address, uint32_t timeout_ms, row
         return rlk_fail(err, ROWLOCK_EINVAL,
                         "malformed address: expected postgresql://user@host:port/database or a "
                         "string like 'host=db dbname=shop', with libpq's keywords");
+    resolved = resolve(given);
     /* It bounds the attempt on each host, too, so that one that is silent leaves time for the next.
      */
     snprintf(user_timeout, sizeof user_timeout, "%u",
-             timeout_ms < 1000 ? 1000 : timeout_ms / host_count(given));
-    set_all(&all, given, user_timeout);
+             timeout_ms < 1000 ? 1000 : timeout_ms / host_count(resolved));
+    set_all(&all, given, resolved, user_timeout);
     *out = PQconnectStartParams(all.keys, all.values, 0);
     PQconninfoFree(given);
+    PQconninfoFree(resolved);
     return *out == NULL ? rlk_fail_memory(err) : ROWLOCK_OK;
 }

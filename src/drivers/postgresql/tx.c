@@ -128,7 +128,7 @@ static int undo(pg_link *conn, const pg_try *try, pg_verdict verdict, rowlock_er
 
     pg_trip_add(&trip, conn->sql[PG_ROLLBACK].data, NULL);
     if (verdict == PG_LEASED) {
-        pg_trip_add(&trip, conn->sql[PG_BEGIN].data, NULL);
+        pg_trip_add(&trip, conn->sql[conn->is_pooled ? PG_BEGIN_POOLED : PG_BEGIN].data, NULL);
         pg_trip_add(&trip, conn->sql[PG_SESSION].data, &conn->session_params);
         pg_trip_add(&trip, conn->sql[PG_TX_LOOK].data, &try->look);
         pg_trip_add(&trip, conn->sql[PG_ROLLBACK].data, NULL);

@@ -66,11 +66,36 @@ static int set_up_journal(lite_conn *conn, void *payload)
     return status;
 }
 
+static int begin_reading(lite_conn *conn)
+{
+    char value[32];
+    int status = lite_run(conn, SQL_BEGIN_READ);
+
+    return status == ROWLOCK_OK ? pragma_value(conn, SQL_PAGE_COUNT, value, sizeof value) : status;
+}
+
+static int check_lock(lite_conn *conn)
+{
+    int status = begin_reading(conn);
+
+    if (status == ROWLOCK_OK && !lite_file_lock_open(conn))
+        status = rlk_fail(conn->err, ROWLOCK_ECONNECT,
+                          "SQLite believes that this process has a lock on the file, but it has "
+                          "none: a connection was open at a fork(), or a descriptor of the file "
+                          "was closed; close all connections and open them anew");
+    if (status == ROWLOCK_OK)
+        status =
+            lite_check_copies(sqlite3_db_filename(conn->db, "main"), ROWLOCK_ECONNECT, conn->err);
+    return status == ROWLOCK_OK ? lite_commit(conn) : status;
+}
+
 static int set_up(lite_conn *conn, void *payload)
 {
     const char *path = sqlite3_db_filename(conn->db, "main");
     int status = lite_check_place(path, conn->err);
 
+    if (status == ROWLOCK_OK)
+        status = lite_check_vfs(conn->db, "main", ROWLOCK_ECONNECT, conn->err);
     if (status == ROWLOCK_OK && sqlite3_db_readonly(conn->db, "main") == 1)
         status =
             rlk_fail(conn->err, ROWLOCK_ECONNECT, "%s is read-only: locks need to write", path);
@@ -78,7 +103,7 @@ static int set_up(lite_conn *conn, void *payload)
         status = lite_clock_open(conn);
     if (status == ROWLOCK_OK)
         status = set_up_journal(conn, payload);
-    return status;
+    return status == ROWLOCK_OK ? check_lock(conn) : status;
 }
 
 /* Opening does no more than opening: whatever the database answered, it cannot be used. */
@@ -180,6 +205,7 @@ static void lite_close(void *state)
     lite_conn *conn = state;
 
     lite_notice_close(conn);
+    lite_file_lock_close(conn);
     let_go(conn);
     sqlite3_close_v2(conn->db);
     leave_process(conn);

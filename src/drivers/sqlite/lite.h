@@ -5,6 +5,8 @@
  *   driver.c     the table of functions, opening and closing
  *   address.c    addresses, and whether the file can be used at all
  *   proc.c       what the kernel says in /proc
+ *   filelock.c   whether this process has the lock that SQLite believes it has
+ *   vfs.c        ... and whether it takes the locks that others take
  *   statement.c  prepared statements, calls, transactions, waiting for other writers, checkpoints
  *   fail.c       SQLite's codes as statuses
  *   clock.c      rowlock_now()
@@ -50,7 +52,8 @@ typedef struct lite_conn {
     int64_t lock_us;                     /* ... for having the write lock, if that is earlier */
     uint32_t lock_ms;                    /* the same for the next call; 0: as long as the call */
     int64_t now_us;    /* rowlock_now() of this statement or transaction, 0: not read */
-    int clock_missing; /* rowlock_now() found no offset for this boot */
+    int64_t floor_us;  /* of the fences, read with it */
+    int clock_missing; /* rowlock_now() found no offset for this boot, rowlock_fence() no floor */
     int log_pages;     /* of the write-ahead log after the last commit */
     int checkpoint_at; /* do one when the log has more pages than this */
     int checkpointing;
@@ -62,6 +65,8 @@ typedef struct lite_conn {
     uint64_t ticket;  /* the one that was taken on this connection, to be waited with */
     int notice;       /* a descriptor of inotify's plus 1, 0: none yet; watch: of the log, or 0 */
     int watch;
+    int lock_fd;   /* SQLite's descriptor that has the lock of this process on the file */
+    int lock_info; /* its fdinfo, 0: none */
     char process[LITE_PROCESS_SIZE]; /* what tickets say of this one, once asked for */
     char prefix[LITE_PREFIX_SIZE];
     char boot[LITE_BOOT_SIZE]; /* the kernel's name of this boot */
@@ -90,6 +95,29 @@ FILE *lite_proc_open(const char *path);
 /* Is something mounted at the path itself, and not on a folder above it? Zero if it cannot be told.
  */
 int lite_is_mount_point(int *out, const char *path);
+
+/* ---- filelock.c: has this process the lock on the file that SQLite believes it has? */
+
+/* Of a connection that is reading, or has a log open. lite_file_lock_open() finds it, and
+ * lite_file_lock_is_kept() looks again, which is quick. */
+int lite_file_lock_open(lite_conn *conn);
+int lite_file_lock_is_kept(lite_conn *conn);
+void lite_file_lock_close(lite_conn *conn);
+
+/* The same of a connection of the application's. */
+int lite_has_file_lock(const char *path);
+
+/* Has another copy of SQLite in this process opened the file? Then the status is returned. It is
+ * seen if the file has a log. */
+int lite_check_copies(const char *path, int status, rowlock_error *err);
+
+/* The same, but looks once a second at most, since it looks at all descriptors. */
+int lite_check_copies_sometimes(const char *path, int status, rowlock_error *err);
+
+/* ---- vfs.c */
+
+/* Does the connection lock this database as everybody else does? If not, the status is returned. */
+int lite_check_vfs(sqlite3 *db, const char *schema, int status, rowlock_error *err);
 
 /* ---- statement.c */
 
@@ -138,10 +166,13 @@ int lite_clock_open(lite_conn *conn); /* this boot's name, the SQL function */
 void lite_clock_close(lite_conn *conn);
 int lite_boot(lite_conn *conn); /* this boot's name alone */
 
-/* First use after a boot: fixes the offset, frees every lock. In a transaction of its own, or in
- * the one that is open and has the write lock. */
+/* First use after a boot: fixes the offset, frees every lock; or raises the floor of the fences
+ * that the time has reached. In a transaction of its own, which is synced. */
 int lite_clock_set(lite_conn *conn);
+
+/* The same two in the transaction that is open and has the write lock. */
 int lite_clock_start(lite_conn *conn);
+int lite_clock_raise(lite_conn *conn, int64_t now_us); /* nothing, if it is above */
 
 /* The database's clock, read anew through this connection, for statements that take the time as a
  * parameter. 0: not set since the boot, so that no lease lives. */
@@ -279,6 +310,10 @@ int lite_guard(const rowlock_target *target, rowlock_op *op, uint32_t timeout_ms
                rowlock_error *err);
 int lite_end(void *conn, int commit, uint32_t timeout_ms, rowlock_error *err);
 void *lite_native(void *conn);
+
+/* SQL_SYNC_FULL, and back to SQL_SYNC_NORMAL: for a commit that must not be lost with the power.
+ * Outside of transactions; nothing, where all commits are synced. */
+int lite_set_sync(lite_conn *conn, enum sql_statement which);
 
 /* The part of `lock` on a connection of the driver's own. */
 int lite_lock_own(lite_conn *conn, rowlock_op *ops, size_t n, uint32_t wait_ms, int in_line,

@@ -122,6 +122,8 @@ static int check_file(guest *g, const char *path)
     int moved = 0;
     int status = find_schema(g, path);
 
+    if (status == ROWLOCK_OK)
+        status = lite_check_vfs(g->conn.db, g->schema, ROWLOCK_EINVAL, g->conn.err);
     if (status != ROWLOCK_OK)
         return status;
     if (sqlite3_db_readonly(g->conn.db, g->schema) == 1)
@@ -162,6 +164,10 @@ static int enter(guest *g, const rowlock_target *target, rowlock_error *err)
     *g = (guest){.conn = {.db = target->native, .schema = "main", .err = err}};
     g->conn.path = target->place;
     snprintf(g->conn.prefix, sizeof g->conn.prefix, "%s", target->prefix);
+    /* First of all: the connection may be the other one's. */
+    status = lite_check_copies_sometimes(target->place, ROWLOCK_EINVAL, err);
+    if (status != ROWLOCK_OK)
+        return status;
     status = check_transaction(g);
     if (status == ROWLOCK_OK)
         status = check_file(g, target->place);
@@ -224,6 +230,17 @@ static int leave(guest *g, int status)
     return status;
 }
 
+/* With the write lock, which SQLite has only together with that on the file. */
+static int check_lock(guest *g)
+{
+    if (lite_has_file_lock(sqlite3_db_filename(g->conn.db, g->schema)))
+        return ROWLOCK_OK;
+    return rlk_fail(g->conn.err, ROWLOCK_EDRIVER,
+                    "SQLite believes that this process has a lock on the file, but it has none: "
+                    "the connection was open at a fork(), or a descriptor of the file was closed; "
+                    "roll back, and open it anew");
+}
+
 /* ---- lock */
 
 /* The transaction has the write lock from here on, and would keep the lease's holder from renewing
@@ -245,6 +262,8 @@ static int lock(guest *g, rowlock_op *ops, size_t n, int waits, int64_t until_us
     int had;
     int status = lite_tx_write(&g->conn, SQL_TX_WRITE, until_us, &had);
 
+    if (status == ROWLOCK_OK && had)
+        status = check_lock(g);
     if (status != ROWLOCK_OK)
         return status;
     if (had)
@@ -278,6 +297,8 @@ static int guard(guest *g, rowlock_op *op, int64_t until_us)
     int status = lite_tx_write(&g->conn, SQL_TX_WRITE, until_us, &had);
 
     op->status = ROWLOCK_BUSY;
+    if (status == ROWLOCK_OK && had)
+        status = check_lock(g);
     if (status != ROWLOCK_OK || !had)
         return status;
     status = lite_now(&g->conn, &now_us);

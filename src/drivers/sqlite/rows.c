@@ -101,8 +101,6 @@ static int delete_rows(lite_conn *conn, const reaping *r)
         status = delete_row(conn, r, name, length, &count);
         name += length;
     }
-    if (status == ROWLOCK_OK && count > 0)
-        status = lite_run(conn, SQL_CLOCK_FLOOR);
     if (status == ROWLOCK_OK)
         status = lite_commit(conn);
     if (status == ROWLOCK_OK)

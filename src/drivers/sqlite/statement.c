@@ -220,9 +220,26 @@ static int has_moved(lite_conn *conn)
     return moved;
 }
 
+/* Has what was read and written meanwhile been so under the lock on the file? If not, the log may
+ * have been one that others have removed: nobody else has seen it, and it must not be moved into
+ * the file when the connection is closed. The lock does not come back while one is open, so that a
+ * look at the end is enough. Without a log SQLite takes a lock for each transaction. */
+static int check_lock(lite_conn *conn, int changes)
+{
+    if (!conn->sync_normal || conn->lock_info == 0 || lite_file_lock_is_kept(conn))
+        return ROWLOCK_OK;
+    sqlite3_db_config(conn->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    return rlk_fail(
+        conn->err, sqlite3_total_changes(conn->db) == changes ? ROWLOCK_ECONNECT : ROWLOCK_EUNKNOWN,
+        "this process has lost SQLite's locks on the file, as some code in it has "
+        "closed a descriptor of it: close all connections and open them anew");
+}
+
 int lite_call(lite_conn *conn, int (*body)(lite_conn *conn, void *payload), void *payload,
               uint32_t timeout_ms, rowlock_error *err)
 {
+    /* Of a transaction that was open before, all is unknown. */
+    int changes = sqlite3_get_autocommit(conn->db) ? sqlite3_total_changes(conn->db) : -1;
     int status;
 
     if (has_moved(conn))
@@ -244,6 +261,8 @@ int lite_call(lite_conn *conn, int (*body)(lite_conn *conn, void *payload), void
         if (status == ROWLOCK_OK)
             status = clean_up(conn, body(conn, payload));
     }
+    if (status == ROWLOCK_OK && !conn->is_held)
+        status = check_lock(conn, changes);
     if (status == ROWLOCK_OK && !conn->is_held)
         checkpoint(conn);
     return status;
