@@ -41,8 +41,9 @@
  * threads of its own, two for each client, with the first lock that has `renew`, `on_lost` or
  * rowlock_lost_fd(), with the first wait that reaches the queue in the database (an acquire with
  * wait_ms that finds the lock held), and for the reaper; they end with rowlock_close(), and all
- * signals are blocked in them. It keeps no global state, calls no exit() or
- * abort(), installs no signal handler and writes to no stream.
+ * signals are blocked in them. pthread_cancel() takes effect when the call that the thread is in
+ * has returned, and callbacks run so, too; a rowlock_cancel ends a wait. It keeps no global state,
+ * calls no exit() or abort(), installs no signal handler and writes to no stream.
  *
  * FORK. Handles are dead in a child process: every call answers ROWLOCK_EFORK and touches nothing.
  * Open a client of the child's own.

@@ -325,8 +325,9 @@ struct rowlock_lock {
     rowlock_lock *next, *previous; /* among the tenure's watchers, or the untold */
 };
 
-/* Every public call on a client stands between these two. Enter fails with EINVAL (NULL), EFORK or
- * ECLOSED, and then leave must not be called. */
+/* Every public call on a client stands between these two, and cannot be cancelled there
+ * (pthread_cancel()): others may wait for what it has begun. Enter fails with EINVAL (NULL), EFORK
+ * or ECLOSED, and then leave must not be called. */
 int rlk_enter(rowlock_client *client, rowlock_error *err);
 void rlk_leave(rowlock_client *client);
 

@@ -7,6 +7,7 @@
 
 #include "core.h"
 #include "random.h"
+#include "thread.h"
 
 #define FIRST_PAUSE_US   INT64_C(1000)
 #define LONGEST_PAUSE_US INT64_C(32000)
@@ -393,7 +394,7 @@ static int release(rowlock_client *client, rowlock_lock *lock, rowlock_error *er
     return rc;
 }
 
-int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err)
+static int let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err)
 {
     rowlock_lock *l = lock == NULL ? NULL : *lock;
     rowlock_client *client;
@@ -421,6 +422,16 @@ int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err)
     if (atomic_load(&l->lost_fd) >= 0)
         close(atomic_load(&l->lost_fd));
     free(l);
+    return rc;
+}
+
+int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err)
+{
+    int rc;
+
+    rlk_cancel_disable();
+    rc = let_go(lock, how, err);
+    rlk_cancel_enable();
     return rc;
 }
 

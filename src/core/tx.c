@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "core.h"
+#include "thread.h"
 
 enum { MOST_VAIN = 3 }; /* rows that were made and not found: reaped at once */
 
@@ -287,9 +288,11 @@ static int end(rowlock_tx **tx, int commit, rowlock_error *err)
     if (t->client->pid != getpid()) {
         rc = rlk_fail(err, ROWLOCK_EFORK, "the transaction was begun before fork()");
     } else {
+        rlk_cancel_disable();
         rc = t->client->driver.end(t->conn->state, commit, rlk_call_timeout_ms(t->client), err);
         give_conn_back(t, rc);
         rlk_client_unref(t->client);
+        rlk_cancel_enable();
     }
     free(t);
     return rc;
