@@ -41,7 +41,8 @@
  * threads of its own, two for each client, with the first lock that has `renew`, `on_lost` or
  * rowlock_lost_fd(), with the first wait that reaches the queue in the database (an acquire with
  * wait_ms that finds the lock held), and for the reaper; they end with rowlock_close(), and all
- * signals are blocked in them. It keeps no global state, calls no exit() or
+ * signals are blocked in them. The PostgreSQL driver looks up names of hosts in a short-lived one.
+ * It keeps no global state, calls no exit() or
  * abort(), installs no signal handler and writes to no stream.
  *
  * FORK. Handles are dead in a child process: every call answers ROWLOCK_EFORK and touches nothing.
