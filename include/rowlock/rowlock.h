@@ -41,10 +41,10 @@
  * threads of its own, two for each client, with the first lock that has `renew`, `on_lost` or
  * rowlock_lost_fd(), with the first wait that reaches the queue in the database (an acquire with
  * wait_ms that finds the lock held), and for the reaper; they end with rowlock_close(), and all
- * signals are blocked in them. pthread_cancel() takes effect when the call that the thread is in
- * has returned, and callbacks run so, too; a rowlock_cancel ends a wait. It keeps no global state
- * but the list of clients that have threads, calls no exit() or abort(), installs no signal handler
- * and writes to no stream.
+ * signals are blocked in them. Names of hosts are looked up in a short-lived one. pthread_cancel()
+ * takes effect when the call that the thread is in has returned, and callbacks run so, too; a
+ * rowlock_cancel ends a wait. It keeps no global state but the list of clients that have threads,
+ * calls no exit() or abort(), installs no signal handler and writes to no stream.
  *
  * EXIT. Close clients before the program ends: that releases what is held. Without it a lock stays
  * until its ttl has passed. exit() and the return from main() end the library's threads first, by
