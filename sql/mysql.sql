@@ -1404,6 +1404,16 @@ SELECT l.name, l.owner, l.note, l.fence, l.hold_count,
 -- name: schema_version
 SELECT MAX(version) FROM rowlock_schema;
 
+-- Which of them is no table: a view may lock nothing, or not what others lock. ? schema or NULL, ? prefix
+-- name: schema_views
+SELECT t.table_name
+  FROM information_schema.tables AS t
+       CROSS JOIN (SELECT CONVERT(? USING utf8mb4) AS place, CONVERT(? USING utf8mb4) AS prefix) AS p
+ WHERE t.table_schema = COALESCE(p.place, DATABASE())
+   AND t.table_name IN (CONCAT(p.prefix, 'locks'), CONCAT(p.prefix, 'waiters'),
+                        CONCAT(p.prefix, 'schema'))
+   AND t.table_type <> 'BASE TABLE';
+
 -- ? name of the lock, ? seconds
 -- name: schema_lock
 SELECT GET_LOCK(?, ?);
@@ -1483,6 +1493,11 @@ UNION ALL SELECT ?, ?, ?, ?, ?
 ? = CAST(CONVERT(CONCAT_WS(',', @@port, @@hostname, @@datadir /*!80000 , @@server_uuid */)
                  USING utf8mb4) AS BINARY)
 AND {primary}
+
+-- What the session knows by that name: a temporary table goes before the real one, whatever the name is
+-- qualified with, and nothing but this text tells them apart on both servers. It reads no row.
+-- name: native_table
+SHOW CREATE TABLE rowlock_locks;
 
 -- Rows that others have locked come as NULL, as do absent ones. ? here, ? here, ? batch
 -- name: lock_skip

@@ -15,15 +15,15 @@
 -- not ended. So the search has a lower end, and index entries of tickets that were served are not
 -- looked at. "place" is the ticket of who asks; 0: whoever waits; the largest number: behind them all.
 --
--- Fences rise per name. While a row is there its own fence sees to that; a row that is made has one above
--- the floor (rowlock_floor), to which `reap` has raised it before it deleted a row. See sql/README.md.
---
 -- Nobody else's code: a function or operator that has no exact match in pg_catalog is looked for in every
 -- schema of the search_path, and who may create in one of them could define the match. So the search_path
 -- of our sessions is pg_catalog alone (`session`; pg_temp is named so that it comes last), and the tables
 -- are always named with their schema. The statements that run before that, or in a session that the
 -- application has changed, name the schema of every function, operator and type: `server`, `place`,
--- `session`, `tx_path`, `tx_same`. (boolean, bigint, int and extract() are grammar: those of pg_catalog.)
+-- `session`, `tx_path`, `tx_same`, `diagnose_path`. (boolean, bigint, int and extract() are grammar: those of pg_catalog.)
+--
+-- Fences rise per name. While a row is there its own fence sees to that; a row that is made has one above
+-- the floor (rowlock_floor), to which `reap` has raised it before it deleted a row. See sql/README.md.
 --
 -- A lease lives while it has holds and its time has not passed: a clock that was set back brings none back.
 -- fragment: live = (ROW.hold_count > 0 AND ROW.expire_time > NOW)
@@ -1159,7 +1159,13 @@ SELECT pg_advisory_xact_lock(hashtextextended('rowlock_schema', 0))
 -- told if a pooler stands in between.
 -- is_read_only is what the server, the database and the role say, whatever the session was told since.
 SELECT pg_catalog.pg_backend_pid() AS backend_pid, pg_catalog.pg_is_in_recovery() AS is_standby,
-       pg_catalog.set_config('default_transaction_read_only', NULL, true)::boolean AS is_read_only
+       pg_catalog.set_config('default_transaction_read_only', NULL, true)::boolean AS is_read_only,
+       pg_catalog.version() AS version,
+       pg_catalog.to_regprocedure('sys.dsql_major_version()') IS NOT NULL AS has_dsql_version
+
+-- name: version
+-- For servers that are not PostgreSQL and refuse `server`.
+SELECT pg_catalog.version() AS version
 
 -- name: path_given
 -- The search_path that the role, the database and the address give, for one transaction.
@@ -1538,6 +1544,23 @@ SELECT current_setting('server_version')                                      AS
        (SELECT sum(d.numbackends) FROM pg_catalog.pg_stat_database AS d)        AS clients,
        current_setting('max_connections')::bigint                             AS clients_max,
        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint              AS now
+
+-- name: diagnose_path
+-- Behind `path_given`, so everything in it names its schema. A row for each schema of the search_path in
+-- which somebody may create who is neither its owner, nor a superuser, nor this role.
+SELECT n.nspname::pg_catalog.text AS name,
+       pg_catalog.string_agg(coalesce(r.rolname::pg_catalog.text, 'PUBLIC'), ', '
+                             ORDER BY r.rolname) AS creators
+  FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS p (name, number)
+  JOIN pg_catalog.pg_namespace AS n ON n.nspname OPERATOR(pg_catalog.=) p.name
+ CROSS JOIN LATERAL pg_catalog.aclexplode(n.nspacl) AS a
+  LEFT JOIN pg_catalog.pg_roles AS r ON r.oid OPERATOR(pg_catalog.=) a.grantee
+ WHERE a.privilege_type OPERATOR(pg_catalog.=) 'CREATE'::pg_catalog.text
+   AND a.grantee OPERATOR(pg_catalog.<>) n.nspowner
+   AND r.rolsuper IS NOT TRUE
+   AND (r.rolname OPERATOR(pg_catalog.=) CURRENT_USER) IS NOT TRUE
+ GROUP BY n.nspname, p.number
+ ORDER BY p.number
 
 -- name: diagnose_tables
 -- A row for each table: what it is, what this role may not do with it, which columns it lacks.

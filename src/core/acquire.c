@@ -216,8 +216,7 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
         take_bell(a, a->locks[i]->tenure);
         a->locks[i] = NULL;
     }
-    if (a->client->watch.first != NULL)
-        rlk_watch_wake(a->client); /* another handle's tenure may have changed, or be over */
+    rlk_watch_planned(a->client); /* another handle's tenure may have changed, or be over */
     pthread_mutex_unlock(&a->client->mutex);
     rlk_count(&a->client->counters.acquired, a->n);
     for (size_t i = 0; i < a->n; i++)
@@ -429,14 +428,10 @@ static int do_adopt(acquisition *a, rowlock_lock **out, rowlock_error *err)
 /* The last thing of all: from here on a handle may be reported lost, and released. */
 static void watch_all(rowlock_client *client, rowlock_lock **out, size_t n)
 {
-    int64_t now = rlk_clock_us();
-
     pthread_mutex_lock(&client->mutex);
-    for (size_t i = 0; i < n; i++) {
-        if (out[i]->renew && out[i]->tenure->renewers == 0)
-            rlk_plan_renewal(out[i]->tenure, now);
+    for (size_t i = 0; i < n; i++)
         rlk_watch_add(client, out[i]);
-    }
+    rlk_watch_planned(client);
     pthread_mutex_unlock(&client->mutex);
 }
 

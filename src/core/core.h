@@ -31,20 +31,21 @@ typedef struct rlk_tenure {
     uint32_t handles; /* not released yet */
     uint32_t refs;    /* handles whose memory is there, the table, calls that use it */
     uint8_t seen[ROWLOCK_ATTEMPT_SIZE]; /* the row's attempt as last known */
-    uint8_t is_adopted;   /* one of the holds is another process's own: not ours to undo */
-    uint8_t is_in_batch;  /* of renewals, at this moment */
-    uint8_t is_counted;   /* among the lost ones */
-    uint8_t is_guarded;   /* was: a transaction may keep its row locked */
-    uint8_t is_asked;     /* lost by the database's answer, and the reason is being looked for */
-    uint8_t is_over;      /* lost, and not live in the database any more, as that has answered */
-    uint32_t renewers;    /* handles that want it renewed */
-    int64_t acquired_us;  /* local clock */
-    int64_t row_until_us; /* so long the row may live in the database, as far as is known here */
-    rlk_heap_node end;    /* of the table: among the remnants */
-    int64_t renew_at_us;  /* if there are renewers; with others from renew_from_us on */
-    int64_t renew_from_us;
-    struct rlk_conn *bell; /* to release it on, which wakes the next in the queue; or NULL */
-    uint64_t ticket;       /* of the bell */
+    uint8_t is_adopted;     /* one of the holds is another process's own: not ours to undo */
+    uint8_t is_counted;     /* among the lost ones */
+    uint8_t is_guarded;     /* was: a transaction may keep its row locked */
+    uint8_t is_asked;       /* lost by the database's answer, and the reason is being looked for */
+    uint8_t is_over;        /* lost, and not live in the database any more, as that has answered */
+    uint32_t renewers;      /* handles that want it renewed */
+    int64_t acquired_us;    /* local clock */
+    int64_t row_until_us;   /* so long the row may live in the database, as far as is known here */
+    rlk_heap_node end;      /* of the table: held, or a remnant */
+    int64_t renew_from_us;  /* with others; it is planned for the time at which it is due */
+    rowlock_lock *watchers; /* handles that are watched, and do not know of a loss */
+    rlk_heap_node alarm;    /* of the watch: when to look whether it is lost, if it has watchers */
+    rlk_heap_node renewal;  /* of the watch: planned or due, if it has renewers */
+    struct rlk_conn *bell;  /* to release it on, which wakes the next in the queue; or NULL */
+    uint64_t ticket;        /* of the bell */
     _Atomic int64_t hold_until_us; /* held no longer than this; RLK_NEVER */
     _Atomic int64_t deadline_us;   /* local clock; held before it */
     atomic_int is_last;            /* the lease was cut by hold_until_us: it is not renewed again */
@@ -56,6 +57,7 @@ typedef struct rlk_tenure {
 typedef struct rlk_tenures {
     rlk_tenure **slots;
     size_t slot_count, count;
+    rlk_heap held;     /* all that are not known to be lost; by deadline_us */
     rlk_heap remnants; /* without handles, see rlk_tenures_remnant(); by row_until_us */
 } rlk_tenures;
 
@@ -97,7 +99,11 @@ void rlk_tenures_clear(rlk_tenures *tenures);
  * memory. */
 rlk_tenure **rlk_tenures_all(const rlk_tenures *tenures, size_t *count);
 
-/* Sets the deadline, unless it was later before; not beyond hold_until_us. */
+/* How many are held at this moment. */
+size_t rlk_tenures_held(rlk_tenures *tenures);
+
+/* Sets the deadline, unless it was later before; not beyond hold_until_us. Under the mutex, as soon
+ * as others know of it. */
 void rlk_tenure_prolong(rlk_tenure *tenure, int64_t deadline_us);
 
 /* Orders pointers to tenures as drivers want their operations; for qsort(). */
@@ -106,7 +112,7 @@ int rlk_tenure_by_name(const void *a, const void *b);
 /* Is it over, by the local clock? Says so for ever after. */
 int rlk_tenure_is_lost(rlk_tenure *tenure);
 
-/* It is over, for this reason unless there was one before. */
+/* It is over, for this reason unless there was one before. Under the mutex. */
 void rlk_tenure_lose(rlk_tenure *tenure, int loss);
 
 /* The ttl to ask for, so that the lease ends by hold_until_us; more than 0. */
@@ -240,8 +246,9 @@ typedef struct rlk_watch {
     rlk_worker keeper, teller;
     int is_by_hand; /* tests run the steps themselves */
     atomic_int stop;
-    rowlock_lock *first;   /* handles that are watched */
-    rowlock_lock *untold;  /* those whose loss is to be told next */
+    rlk_heap alarms;       /* tenures that are watched, by the time of the next look */
+    rlk_heap planned, due; /* tenures to renew: by the time for it; at once, by deadline_us */
+    rowlock_lock *untold, *last_untold; /* handles whose loss is to be told, in this order */
     rowlock_lock *calling; /* whose on_lost is being called; NULL: none, or it was released in it */
     pthread_t caller;      /* by this thread */
     int64_t reap_at_us, reap_pause_us;
@@ -249,8 +256,6 @@ typedef struct rlk_watch {
     uint64_t reap_count;    /* deleted in it */
     rowlock_op *ops;        /* of a batch of renewals, and whose they are */
     rlk_tenure **tenures;
-    rlk_tenure **due; /* all that could be in it */
-    size_t due_room;
 } rlk_watch;
 
 struct rowlock_client {
@@ -306,7 +311,7 @@ struct rowlock_lock {
     int renew;
     atomic_int lost_fd;            /* or -1 */
     int is_watched, is_told;       /* under the mutex, with the two that follow; told: not listed */
-    rowlock_lock *next, *previous; /* among the watched ones */
+    rowlock_lock *next, *previous; /* among the tenure's watchers, or the untold */
 };
 
 /* Every public call on a client stands between these two. Enter fails with EINVAL (NULL), EFORK or
@@ -450,15 +455,18 @@ int rlk_watch_start(rowlock_client *client, rowlock_error *err);
 /* Something has changed that they should look at. Any thread, also under the mutex. */
 void rlk_watch_wake(rowlock_client *client);
 
-/* The same for one of them, unless it will look in time anyway. */
+/* Under the mutex: an alarm or a renewal was planned, so that they may have to look earlier. */
+void rlk_watch_planned(rowlock_client *client);
+
+/* Wakes one of them, unless it will look in time anyway. */
 void rlk_worker_wake(const rlk_worker *worker, int64_t time_us);
 
 /* Everything that is due now; when to come again. The threads do no more than this. */
 int64_t rlk_keeper_step(rowlock_client *client);
 int64_t rlk_teller_step(rowlock_client *client);
 
-/* Under the mutex: from now on, or no longer. Removing waits for an on_lost that is being called,
- * unless it is that which removes. */
+/* Under the mutex: from now on, and rlk_watch_planned() is to follow; or no longer. Removing waits
+ * for an on_lost that is being called, unless it is that which removes. */
 void rlk_watch_add(rowlock_client *client, rowlock_lock *lock);
 void rlk_watch_remove(rowlock_client *client, rowlock_lock *lock);
 
@@ -466,8 +474,8 @@ void rlk_watch_remove(rowlock_client *client, rowlock_lock *lock);
 int64_t rlk_renew_due(rowlock_client *client);
 void rlk_reap_due(rowlock_client *client);
 
-/* When a lease should be renewed that is known until deadline_us. */
-void rlk_plan_renewal(rlk_tenure *tenure, int64_t now_us);
+/* Under the mutex: plans when to renew a lease that is known until deadline_us. */
+void rlk_plan_renewal(rowlock_client *client, rlk_tenure *tenure, int64_t now_us);
 
 /* Tells of all losses that have not been told. */
 void rlk_tell_losses(rowlock_client *client);

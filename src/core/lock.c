@@ -331,9 +331,9 @@ static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *nex
         pthread_mutex_lock(&client->mutex);
         memcpy(tenure->seen, op.attempt, sizeof tenure->seen);
         is_shared = tenure->handles > 0;
-        pthread_mutex_unlock(&client->mutex);
         if (op.hold_count == 0)
             rlk_tenure_lose(tenure, ROWLOCK_LOSS_EXPIRED);
+        pthread_mutex_unlock(&client->mutex);
         if (op.hold_count == 0 &&
             is_shared) /* an adopted handle's, that was not the one released */
             rlk_watch_wake(client);

@@ -34,12 +34,8 @@ int64_t rlk_teller_step(rowlock_client *client)
 
     rlk_tell_losses(client);
     pthread_mutex_lock(&client->mutex);
-    for (rowlock_lock *lock = client->watch.first; lock != NULL; lock = lock->next) {
-        int64_t deadline = atomic_load(&lock->tenure->deadline_us);
-
-        if (deadline < next)
-            next = deadline;
-    }
+    if (client->watch.alarms.first != NULL)
+        next = client->watch.alarms.first->key;
     pthread_mutex_unlock(&client->mutex);
     return next;
 }
@@ -84,7 +80,6 @@ void rlk_watch_free(rowlock_client *client)
     free_worker(&client->watch.teller);
     free(client->watch.ops);
     free(client->watch.tenures);
-    free(client->watch.due);
 }
 
 void rlk_worker_wake(const rlk_worker *worker, int64_t time_us)
@@ -104,6 +99,16 @@ void rlk_watch_wake(rowlock_client *client)
 {
     rlk_worker_wake(&client->watch.keeper, 0);
     rlk_worker_wake(&client->watch.teller, 0);
+}
+
+void rlk_watch_planned(rowlock_client *client)
+{
+    rlk_watch *watch = &client->watch;
+
+    if (watch->alarms.first != NULL)
+        rlk_worker_wake(&watch->teller, watch->alarms.first->key);
+    if (watch->planned.first != NULL)
+        rlk_worker_wake(&watch->keeper, watch->planned.first->key);
 }
 
 static void sleep_until(rlk_worker *worker, int64_t until_us)

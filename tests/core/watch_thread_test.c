@@ -134,7 +134,7 @@ static void on_lost(rowlock_lock *lock, int loss, void *payload)
 static void renew_now(rowlock_lock *lock)
 {
     pthread_mutex_lock(&lock->client->mutex);
-    lock->tenure->renew_at_us = lock->tenure->renew_from_us = 0;
+    rlk_heap_put(&lock->client->watch.planned, &lock->tenure->renewal, 0);
     pthread_mutex_unlock(&lock->client->mutex);
     rlk_watch_wake(lock->client);
 }

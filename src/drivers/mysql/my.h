@@ -42,7 +42,7 @@ typedef struct my_address {
 } my_address;
 
 enum my_ssl_mode {
-    MY_SSL_DEFAULT, /* the client library's, or my.cnf's */
+    MY_SSL_DEFAULT, /* what option files say, or the client library does */
     MY_SSL_DISABLED,
     MY_SSL_PREFERRED,
     MY_SSL_REQUIRED,

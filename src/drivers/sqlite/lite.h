@@ -107,6 +107,13 @@ void lite_file_lock_close(lite_conn *conn);
 /* The same of a connection of the application's. */
 int lite_has_file_lock(const char *path);
 
+/* Has another copy of SQLite in this process opened the file? Then the status is returned. It is
+ * seen if the file has a log. */
+int lite_check_copies(const char *path, int status, rowlock_error *err);
+
+/* The same, but looks once a second at most, since it looks at all descriptors. */
+int lite_check_copies_sometimes(const char *path, int status, rowlock_error *err);
+
 /* ---- vfs.c */
 
 /* Does the connection lock this database as everybody else does? If not, the status is returned. */
