@@ -20,7 +20,8 @@
 -- of our sessions is pg_catalog alone (`session`; pg_temp is named so that it comes last), and the tables
 -- are always named with their schema. The statements that run before that, or in a session that the
 -- application has changed, name the schema of every function, operator and type: `server`, `place`,
--- `session`, `tx_path`, `tx_same`. (boolean, bigint, int and extract() are grammar: those of pg_catalog.)
+-- `session`, `tx_path`, `tx_same`, `diagnose_path`. (boolean, bigint, int and extract() are grammar: those of
+-- pg_catalog.)
 --
 -- Fences rise per name. While a row is there its own fence sees to that; a row that is made has one above
 -- the floor (rowlock_floor), to which `reap` has raised it before it deleted a row. See sql/README.md.
@@ -1544,6 +1545,23 @@ SELECT current_setting('server_version')                                      AS
        (SELECT sum(d.numbackends) FROM pg_catalog.pg_stat_database AS d)        AS clients,
        current_setting('max_connections')::bigint                             AS clients_max,
        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint              AS now
+
+-- name: diagnose_path
+-- Behind `path_given`, so everything in it names its schema. A row for each schema of the search_path in
+-- which somebody may create who is neither its owner, nor a superuser, nor this role.
+SELECT n.nspname::pg_catalog.text AS name,
+       pg_catalog.string_agg(coalesce(r.rolname::pg_catalog.text, 'PUBLIC'), ', '
+                             ORDER BY r.rolname) AS creators
+  FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS p (name, number)
+  JOIN pg_catalog.pg_namespace AS n ON n.nspname OPERATOR(pg_catalog.=) p.name
+ CROSS JOIN LATERAL pg_catalog.aclexplode(n.nspacl) AS a
+  LEFT JOIN pg_catalog.pg_roles AS r ON r.oid OPERATOR(pg_catalog.=) a.grantee
+ WHERE a.privilege_type OPERATOR(pg_catalog.=) 'CREATE'::pg_catalog.text
+   AND a.grantee OPERATOR(pg_catalog.<>) n.nspowner
+   AND r.rolsuper IS NOT TRUE
+   AND (r.rolname OPERATOR(pg_catalog.=) CURRENT_USER) IS NOT TRUE
+ GROUP BY n.nspname, p.number
+ ORDER BY p.number
 
 -- name: diagnose_tables
 -- A row for each table: what it is, what this role may not do with it, which columns it lacks.

@@ -382,6 +382,11 @@ struct rowlock_driver {
     /* Nonzero: of all connections one writes at a time. The core sends what is joined by `exchange`
      * in one request at a time. */
     uint8_t has_one_writer;
+
+    /* MAY. The schema in which this connection has found the tables where config.schema did not
+     * say; NULL: nowhere yet. Valid until it is closed. Once the tables are as needed the core
+     * gives it to all further connections of the client as their config.schema. */
+    const char *(*schema_of)(const void *conn);
 };
 
 /* ---- for the functions of drivers' headers --------------------------------------------------- */

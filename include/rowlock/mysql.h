@@ -59,10 +59,11 @@ ROWLOCK_API const rowlock_driver *rowlock_mysql(void);
  *
  * OK; BUSY, TIMEOUT, CANCELLED, ECLOSED; EINVAL (nothing done: a bad argument, a client of another
  * kind, a connection that is on another server (or node of a cluster) than the client, closed, with
- * results not read or without a transaction); EDRIVER (retryable: after a deadlock InnoDB has
- * rolled the whole transaction back, begin again); ECONNECT (the connection is gone, and the
- * transaction with it); EPOOL (the client could not use the database on a connection of its own,
- * all were in use perhaps: nothing done, the transaction goes on); ESCHEMA; ENOMEM; EFORK. One
+ * results not read, without a transaction, or with a TEMPORARY table of the lock table's name, for
+ * which it is asked each time, in a round trip of its own); EDRIVER (retryable: after a deadlock
+ * InnoDB has rolled the whole transaction back, begin again); ECONNECT (the connection is gone, and
+ * the transaction with it); EPOOL (the client could not use the database on a connection of its
+ * own, all were in use perhaps: nothing done, the transaction goes on); ESCHEMA; ENOMEM; EFORK. One
  * thread at a time for each connection. */
 ROWLOCK_API int rowlock_mysql_lock(uint64_t *fences, rowlock_client *client, void *mysql,
                                    const char *const *names, size_t n,

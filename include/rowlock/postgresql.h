@@ -26,8 +26,8 @@
  * has created in a schema of the search_path: the connections of the client search pg_catalog
  * alone, those of the application do so while our statements run. Our tables are always named with
  * their schema, so that no other table, view or temporary table of the same name is taken for
- * them. Without options.schema it is looked up when a connection is made: the schema on the
- * role's search_path that has the tables, or the first one as long as none has. If two have them,
+ * them. Without options.schema it is looked up by rowlock_open(): the schema on the role's
+ * search_path that has the tables, or the first one if none has. If two have them,
  * or one has a view of that name, it is ESCHEMA: say which one. Name the schema if others may
  * create in one that is searched.
  */

@@ -221,6 +221,19 @@ static int connect_once(rowlock_client *client, rowlock_error *err)
     return rc;
 }
 
+/* All connections of a client use the same tables: where the first one has found them. */
+static int keep_schema(rowlock_client *client, rowlock_error *err)
+{
+    const char *found;
+    int failed = 0;
+
+    if (client->schema != NULL || client->driver.schema_of == NULL || client->idle == NULL)
+        return ROWLOCK_OK;
+    found = client->driver.schema_of(client->idle->state);
+    client->schema = copy_of(found, &failed);
+    return failed ? rlk_fail_memory(err) : ROWLOCK_OK;
+}
+
 int rowlock_open(rowlock_client **out, const rowlock_driver *driver, const char *address,
                  const rowlock_options *options, rowlock_error *err)
 {
@@ -248,6 +261,8 @@ int rowlock_open(rowlock_client **out, const rowlock_driver *driver, const char 
     client->may_create = 0;
     if (rc == ROWLOCK_OK)
         rc = rlk_schema_check(client, opts.schema_policy, err);
+    if (rc == ROWLOCK_OK)
+        rc = keep_schema(client, err);
     if (rc == ROWLOCK_OK && client->reap_interval_us > 0)
         rc = rlk_watch_start(client, err);
     if (rc != ROWLOCK_OK) {

@@ -117,6 +117,26 @@ if [[ $driver != sqlite ]]; then
     is "$status" "$expected" 'enough: status'
 fi
 
+if [[ $driver == postgresql ]]; then
+    group 'search_path'
+    export PGOPTIONS="-c search_path=public,${prefix}open"
+    sql <<<"CREATE SCHEMA ${prefix}open" >/dev/null
+    call rl doctor --json
+    is "$(grade search_path)" ok 'only the owner may create'
+    sql <<<"GRANT CREATE ON SCHEMA ${prefix}open TO PUBLIC" >/dev/null
+    expect 1 'everybody may create' rl doctor --json
+    is "$(grade search_path)" warning 'everybody may create'
+    yes_ 'names the schema and who' grep -qE "${prefix}open: PUBLIC" "$work/out"
+    sql <<<"REVOKE CREATE ON SCHEMA ${prefix}open FROM PUBLIC;
+            GRANT CREATE ON SCHEMA ${prefix}open TO ${prefix}poor" >/dev/null
+    expect 1 'a role may create' rl doctor --json
+    yes_ 'names the schema and the role' grep -qE "${prefix}open: ${prefix}poor" "$work/out"
+    unset PGOPTIONS
+    expect "$expected" 'not on the search_path' rl doctor --json
+    is "$(grade search_path)" ok 'not on the search_path'
+    sql <<<"DROP SCHEMA ${prefix}open" >/dev/null
+fi
+
 group 'unsafe'
 case $driver in
 postgresql) sql <<<"ALTER TABLE ${prefix}locks SET UNLOGGED" >/dev/null ;;

@@ -119,7 +119,7 @@ static void renewal(void **state)
     rowlock_close(&client);
 }
 
-/* The client's own connection is refused first, and tells ECONNECT; what only the application's
+/* The client's own connection is refused first, and tells EPOOL; what only the application's
  * connection is asked is EDRIVER, since it is the application that decides where to connect. */
 static void transaction(void **state)
 {
@@ -139,8 +139,8 @@ static void transaction(void **state)
         assert_int_equal(0, native_run(&native, "ROLLBACK"));
         set_read_only(1);
         assert_int_equal(0, native_run(&native, "START TRANSACTION"));
-        assert_read_only(ROWLOCK_ECONNECT,
-                         native_lock(fences, client, &native, names, n, NULL, &err), &err);
+        assert_read_only(ROWLOCK_EPOOL, native_lock(fences, client, &native, names, n, NULL, &err),
+                         &err);
         assert_read_only(ROWLOCK_EDRIVER, native_guard(lock, &native, &err), &err);
         assert_int_equal(0, native_run(&native, "ROLLBACK"));
     }

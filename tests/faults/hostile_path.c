@@ -54,6 +54,7 @@ static void make_role(void)
     run("GRANT USAGE, CREATE ON SCHEMA first, types TO " ROLE);
     run("GRANT SELECT, INSERT, UPDATE, DELETE ON " LOCKS ", " SCHEMA ".rowlock_waiters TO " ROLE);
     run("GRANT SELECT ON " SCHEMA ".rowlock_schema TO " ROLE);
+    run("GRANT SELECT, UPDATE ON SEQUENCE " SCHEMA ".rowlock_floor TO " ROLE);
 }
 
 static int drop_all(void **state)
@@ -156,8 +157,8 @@ static void our_search_path_finds_none(void **state)
 /* Those that run under any search_path. */
 static void what_comes_before_finds_none(void **state)
 {
-    static const pg_statement before[] = {PG_SERVER,  PG_PATH_GIVEN, PG_PLACE,
-                                          PG_SESSION, PG_TX_PATH,    PG_TX_SAME};
+    static const pg_statement before[] = {PG_SERVER,  PG_PATH_GIVEN, PG_PLACE,        PG_SESSION,
+                                          PG_TX_PATH, PG_TX_SAME,    PG_DIAGNOSE_PATH};
 
     (void)state;
     for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
@@ -306,7 +307,7 @@ static void two_schemas_that_have_them_are_refused(void **state)
     run("DROP VIEW first.rowlock_locks");
 }
 
-/* Tables that come up later do not change where a connection works. */
+/* Tables that come up later do not change where a client works, on new connections, too. */
 static void a_later_one_does_not_shadow(void **state)
 {
     rowlock_client *client;
@@ -316,6 +317,7 @@ static void a_later_one_does_not_shadow(void **state)
     client = open_client(guest, NULL);
     run("CREATE TABLE first." LIKE_OURS);
     leases(client);
+    own_transaction(client);
     assert_int_equal(0, overloads_sql(session, "SELECT count(*) FROM first.rowlock_locks"));
     run("DROP TABLE first.rowlock_locks");
     rowlock_close(&client);

@@ -82,6 +82,19 @@ static void nothing_without_tls(void **state)
     }
 }
 
+/* One that is asked for TLS and then says nothing: the call ends in time. */
+static void silent_instead_of_tls(void **state)
+{
+    (void)state;
+    for (size_t m = 0; m < COUNT(tls_modes); m++) {
+        int64_t start = process_now_ms();
+        rogue *r = visit(&(rogue_plan){.says_tls = 1, .is_silent = 1}, tls_modes[m]);
+
+        rogue_stop(r);
+        assert_in_range(process_now_ms() - start, 0, 2000 + FAULT_SLACK_MS);
+    }
+}
+
 /* What the address says goes before what the files say. */
 static void nothing_whatever_the_files_say(void **state)
 {
@@ -178,6 +191,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(no_password_in_clear, remove_option_file),
         cmocka_unit_test_teardown(nothing_without_tls, remove_option_file),
         cmocka_unit_test_teardown(nothing_before_tls, remove_option_file),
+        cmocka_unit_test_teardown(silent_instead_of_tls, remove_option_file),
         cmocka_unit_test_teardown(nothing_whatever_the_files_say, remove_option_file),
         cmocka_unit_test_teardown(nothing_if_the_files_ask_for_tls, remove_option_file),
         cmocka_unit_test_teardown(no_other_host, remove_option_file),

@@ -31,6 +31,7 @@ const char *pg_text_of(pg_statement statement)
         [PG_VERSION_TEXT] = SQL_VERSION,
         [PG_PATH_GIVEN] = SQL_PATH_GIVEN,
         [PG_PLACE] = SQL_PLACE,
+        [PG_DIAGNOSE_PATH] = SQL_DIAGNOSE_PATH,
         [PG_SESSION] = SQL_SESSION,
         [PG_BEGIN] = SQL_BEGIN,
         [PG_BEGIN_POOLED] = SQL_BEGIN_POOLED,
@@ -231,6 +232,7 @@ const rowlock_driver *rowlock_postgresql(void)
         .waiters = pg_waiters,
         .diagnose = pg_diagnose,
         .exchange = pg_exchange,
+        .schema_of = pg_schema_of,
     };
 
     return &driver;

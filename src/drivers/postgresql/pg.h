@@ -99,6 +99,7 @@ typedef enum pg_statement {
     PG_WAITERS,
     PG_DIAGNOSE_SERVER,
     PG_DIAGNOSE_TABLES,
+    PG_DIAGNOSE_PATH,
     PG_STATEMENT_COUNT
 } pg_statement;
 
@@ -280,6 +281,8 @@ int pg_unchanged(int status, rowlock_error *err);
  * that; as long as none has, the first one of all, and each call looks again. ESCHEMA: more than
  * one has them, or they are no tables. Else OK, or as pg_call(). */
 int pg_find_place(pg_link *conn, int64_t deadline, rowlock_error *err);
+
+const char *pg_schema_of(const void *conn); /* the slot of driver.h */
 
 /* Runs one statement under the search_path that the session was given. Every function, operator
  * and type in it must have its schema. */
