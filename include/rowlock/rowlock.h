@@ -41,9 +41,16 @@
  * threads of its own, two for each client, with the first lock that has `renew`, `on_lost` or
  * rowlock_lost_fd(), with the first wait that reaches the queue in the database (an acquire with
  * wait_ms that finds the lock held), and for the reaper; they end with rowlock_close(), and all
- * signals are blocked in them. pthread_cancel() takes effect when the call that the thread is in
- * has returned, and callbacks run so, too; a rowlock_cancel ends a wait. It keeps no global state,
+ * signals are blocked in them. Names of hosts are looked up in a short-lived one. pthread_cancel()
+ * takes effect when the call that the thread is in has returned, and callbacks run so, too; a
+ * rowlock_cancel ends a wait. It keeps no global state but the list of clients that have threads,
  * calls no exit() or abort(), installs no signal handler and writes to no stream.
+ *
+ * EXIT. Close clients before the program ends: that releases what is held. Without it a lock stays
+ * until its ttl has passed. exit() and the return from main() end the library's threads first, by
+ * atexit(), so that they are not in a client library that is being taken apart; they wait for a
+ * call of such a thread on the database, but no longer than a second. Whoever calls the library in
+ * threads of its own has to end those by itself. _exit() and a signal end everything at once.
  *
  * FORK. Handles are dead in a child process: every call answers ROWLOCK_EFORK and touches nothing.
  * Open a client of the child's own.
@@ -401,6 +408,15 @@ ROWLOCK_API const char *rowlock_owner(const rowlock_lock *lock);
  * keeps the row locked all the time, one that guards it perhaps: commit first); ECLOSED (released
  * by rowlock_close()); EFORK; EINVAL. */
 ROWLOCK_API int rowlock_release(rowlock_lock **lock, rowlock_error *err);
+
+/* Gives back n holds of one client, in one round trip where no name is there twice: one more for
+ * each re-entry, and for each that others of the same owner change at that moment. All handles are
+ * freed and all of `locks` set to NULL, whatever the answer; entries that are NULL are passed over.
+ * `statuses` is an array of n for the answer to each, or NULL: as rowlock_release(), OK for NULL.
+ * Returns OK if all are, else the first of them that is not. EINVAL (locks of several clients, or
+ * one twice) and ENOMEM: nothing is done. */
+ROWLOCK_API int rowlock_release_many(int *statuses, rowlock_lock **locks, size_t n,
+                                     rowlock_error *err);
 
 /* Gives the handle up and leaves the lock as it is: nothing is sent, it is not renewed any more,
  * and rowlock_close() does not release it. It is free when its ttl has passed (a renewal under way

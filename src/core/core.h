@@ -255,7 +255,9 @@ typedef struct rlk_worker {
  * the clock and the application's own callbacks (watch.c). */
 typedef struct rlk_watch {
     rlk_worker keeper, teller;
-    int is_by_hand; /* tests run the steps themselves */
+    rowlock_client *next_running; /* among those of the process that have threads: exit.c */
+    int is_listed;                /* it is, or was, among them */
+    int is_by_hand;               /* tests run the steps themselves */
     atomic_int stop;
     rlk_heap alarms;       /* tenures that are watched, by the time of the next look */
     rlk_heap planned, due; /* tenures to renew: by the time for it; at once, by deadline_us */
@@ -423,6 +425,17 @@ int rlk_lost(rowlock_error *err);
 typedef int (*rlk_let_go_fn)(rowlock_client *client, rowlock_lock *lock, rowlock_error *err);
 int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err);
 
+/* What the answer to a release means for its tenure: OK, LOST or EUNKNOWN. `is_repeated`: an
+ * earlier request may have been carried out. Then numbers, events, and whoever waits in the line of
+ * this process, unless it was handed the lock. */
+int rlk_release_answer(rowlock_client *client, rlk_tenure *tenure, const rowlock_op *op,
+                       int is_repeated, rowlock_error *err);
+void rlk_release_note(rowlock_client *client, rlk_tenure *tenure, int rc, int handed);
+
+/* Frees a handle that is not watched, and what it pins; after fork() nothing that is the parent's.
+ */
+void rlk_handle_free(rowlock_lock *lock, int is_forked);
+
 /* The local deadline of a lease: counted from before the request, less a margin. No more than the
  * ttl that the request asked for, whatever is left by the database's clock, which may have been set
  * back. */
@@ -467,6 +480,10 @@ void rlk_watch_free(rowlock_client *client);
 
 /* Starts the threads, once. ENOMEM if that is not possible. */
 int rlk_watch_start(rowlock_client *client, rowlock_error *err);
+
+/* The threads of this client are to be ended at exit(), or not any more: it is being closed. */
+void rlk_exit_add(rowlock_client *client);
+void rlk_exit_remove(rowlock_client *client);
 
 /* Something has changed that they should look at. Any thread, also under the mutex. */
 void rlk_watch_wake(rowlock_client *client);

@@ -145,6 +145,50 @@ int rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us
     return rc;
 }
 
+int rlk_release_answer(rowlock_client *client, rlk_tenure *tenure, const rowlock_op *op,
+                       int is_repeated, rowlock_error *err)
+{
+    int is_shared;
+
+    if (op->status == ROWLOCK_OK) {
+        pthread_mutex_lock(&client->mutex);
+        memcpy(tenure->seen, op->attempt, sizeof tenure->seen);
+        is_shared = tenure->handles > 0;
+        if (op->hold_count == 0)
+            rlk_tenure_lose(tenure, ROWLOCK_LOSS_EXPIRED);
+        pthread_mutex_unlock(&client->mutex);
+        if (op->hold_count == 0 &&
+            is_shared) /* an adopted handle's, that was not the one released */
+            rlk_watch_wake(client);
+        return rlk_ok(err);
+    }
+    if (op->status == ROWLOCK_LOST && !is_repeated)
+        return rlk_lost(err);
+    if (!is_repeated)
+        return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
+                               "others of the same owner changed the lock all the time: this hold "
+                               "stays until the ttl has passed");
+    /* An answer was lost. The request may have been carried out, and then somebody has changed the
+     * row; or it was not. To count once more could free a lock that is held. */
+    return rlk_fail(err, ROWLOCK_EUNKNOWN,
+                    "the first answer was lost, and since then the lock was changed by others");
+}
+
+void rlk_release_note(rowlock_client *client, rlk_tenure *tenure, int rc, int handed)
+{
+    int64_t held_us = rlk_clock_us() - tenure->acquired_us;
+
+    if (rc == ROWLOCK_OK) {
+        if (!handed) /* else it was told */
+            rlk_line_ring(client, tenure->name, tenure->name_length);
+        rlk_count(&client->counters.released, 1);
+        rlk_count_time(client->counters.hold_buckets, held_us);
+        rlk_emit_tenure(client, ROWLOCK_EVENT_RELEASED, tenure, held_us);
+    } else if (rc == ROWLOCK_LOST) {
+        rlk_count_loss(client, tenure);
+    }
+}
+
 /* It counts only if the lease that was known before has not ended meanwhile: somebody may have been
  * told that it is lost, and lost is for ever. */
 int rlk_extend(rlk_tenure *tenure, const rlk_sent *sent, const rowlock_op *op)
@@ -320,7 +364,7 @@ static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_handing *ne
     rlk_sent sent = {0};
     int64_t start = rlk_clock_us(), half = start + client->call_timeout_us / 2;
     int64_t deadline = start + client->call_timeout_us;
-    int rc = ROWLOCK_OK, repeated = 0, is_shared, alone;
+    int rc = ROWLOCK_OK, repeated = 0, alone;
 
     err = err == NULL ? &local : err;
     pthread_mutex_lock(&client->mutex);
@@ -336,28 +380,7 @@ static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_handing *ne
         return rlk_unknown(err);
     if (rc != ROWLOCK_OK)
         return rc;
-    if (op.status == ROWLOCK_OK) {
-        pthread_mutex_lock(&client->mutex);
-        memcpy(tenure->seen, op.attempt, sizeof tenure->seen);
-        is_shared = tenure->handles > 0;
-        if (op.hold_count == 0)
-            rlk_tenure_lose(tenure, ROWLOCK_LOSS_EXPIRED);
-        pthread_mutex_unlock(&client->mutex);
-        if (op.hold_count == 0 &&
-            is_shared) /* an adopted handle's, that was not the one released */
-            rlk_watch_wake(client);
-        return rlk_ok(err);
-    }
-    if (op.status == ROWLOCK_LOST && !sent.repeated)
-        return rlk_lost(err);
-    if (!sent.repeated)
-        return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
-                               "others of the same owner changed the lock all the time: this hold "
-                               "stays until the ttl has passed");
-    /* An answer was lost. The request may have been carried out, and then somebody has changed the
-     * row; or it was not. To count once more could free a lock that is held. */
-    return rlk_fail(err, ROWLOCK_EUNKNOWN,
-                    "the first answer was lost, and since then the lock was changed by others");
+    return rlk_release_answer(client, tenure, &op, sent.repeated, err);
 }
 
 /* Gives it back; or finds that it is lost, and sends nothing: others of the same owner may have
@@ -367,7 +390,6 @@ static int release(rowlock_client *client, rowlock_lock *lock, rowlock_error *er
 {
     rlk_tenure *tenure = lock->tenure;
     rlk_handing next;
-    int64_t held_us;
     int rc, handed = 0, has_next = 0, is_lost = rlk_tenure_is_lost(tenure);
 
     pthread_mutex_lock(&client->mutex);
@@ -381,17 +403,24 @@ static int release(rowlock_client *client, rowlock_lock *lock, rowlock_error *er
     } else {
         rc = give_back(client, tenure, has_next ? &next : NULL, &handed, err);
     }
-    held_us = rlk_clock_us() - tenure->acquired_us;
-    if (rc == ROWLOCK_OK) {
-        if (!handed) /* else it was told */
-            rlk_line_ring(client, tenure->name, tenure->name_length);
-        rlk_count(&client->counters.released, 1);
-        rlk_count_time(client->counters.hold_buckets, held_us);
-        rlk_emit_tenure(client, ROWLOCK_EVENT_RELEASED, tenure, held_us);
-    } else if (rc == ROWLOCK_LOST) {
-        rlk_count_loss(client, tenure);
-    }
+    rlk_release_note(client, tenure, rc, handed);
     return rc;
+}
+
+void rlk_handle_free(rowlock_lock *lock, int is_forked)
+{
+    rowlock_client *client = lock->client;
+
+    if (!is_forked) {
+        pthread_mutex_lock(&client->mutex);
+        rlk_tenure_unref(lock->tenure);
+        client->handles--;
+        pthread_mutex_unlock(&client->mutex);
+        rlk_client_unref(client);
+    }
+    if (atomic_load(&lock->lost_fd) >= 0)
+        close(atomic_load(&lock->lost_fd));
+    free(lock);
 }
 
 static int let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err)
@@ -413,15 +442,8 @@ static int let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err)
             rc = how(client, l, err);
             rlk_leave(client);
         }
-        pthread_mutex_lock(&client->mutex);
-        rlk_tenure_unref(l->tenure);
-        client->handles--;
-        pthread_mutex_unlock(&client->mutex);
-        rlk_client_unref(client);
     }
-    if (atomic_load(&l->lost_fd) >= 0)
-        close(atomic_load(&l->lost_fd));
-    free(l);
+    rlk_handle_free(l, rc == ROWLOCK_EFORK);
     return rc;
 }
 

@@ -175,9 +175,11 @@ static int start_worker(rlk_worker *worker)
 int rlk_watch_start(rowlock_client *client, rowlock_error *err)
 {
     rlk_watch *watch = &client->watch;
-    int rc = 0;
+    int rc = 0, is_first;
 
     pthread_mutex_lock(&client->mutex);
+    is_first = !watch->is_listed && !watch->is_by_hand;
+    watch->is_listed |= is_first;
     if (watch->ops == NULL)
         watch->ops = calloc(RLK_RENEW_BATCH, sizeof *watch->ops);
     if (watch->tenures == NULL)
@@ -189,6 +191,8 @@ int rlk_watch_start(rowlock_client *client, rowlock_error *err)
     if (rc == 0 && !watch->is_by_hand)
         rc = start_worker(&watch->teller);
     pthread_mutex_unlock(&client->mutex);
+    if (is_first)
+        rlk_exit_add(client);
     if (rc != 0)
         return rlk_fail(err, ROWLOCK_ENOMEM, "cannot start a thread: %s", strerror(rc));
     return ROWLOCK_OK;
@@ -196,6 +200,7 @@ int rlk_watch_start(rowlock_client *client, rowlock_error *err)
 
 void rlk_watch_end(rowlock_client *client)
 {
+    rlk_exit_remove(client);
     atomic_store(&client->watch.stop, 1);
     rlk_watch_wake(client);
     if (client->watch.keeper.is_running)
