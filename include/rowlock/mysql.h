@@ -24,6 +24,10 @@
  * for it, too. A server that asks for a file (LOAD DATA LOCAL) gets none, whatever option files
  * say.
  *
+ * The time that is given for connecting holds for the host's name, too: it is looked up first, as
+ * postgresql.h says. The client library, which needs the name to verify the certificate, then looks
+ * it up once more.
+ *
  * A server with read_only is refused (ECONNECT, retryable) when connecting and by the statements
  * that acquire and renew, also for users whom read_only does not bind: a primary that is demoted
  * between two calls grants nothing. Whether a server replicates from another takes a privilege to

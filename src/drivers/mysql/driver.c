@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "my.h"
+#include "resolve.h"
 
 /* "8.0.36", "10.11.6-MariaDB-...", also "5.5.5-10.11.6-MariaDB" of old protocols. */
 static int check_version(const char *version, rowlock_error *err)
@@ -63,11 +64,31 @@ static int tell_why(MYSQL *mysql, rowlock_error *err)
                            "takes ssl-mode=required, or a stricter one, in the address");
 }
 
+/* The libraries look a name up without a bound, and need it to verify the server's certificate, so
+ * they are not given an address instead: it is looked up before, only to know that there is an
+ * answer. A socket has no name to look up, nor has localhost without a port, which means one. */
+static int look_up(const my_address *address, int64_t deadline, rowlock_error *err)
+{
+    rlk_addresses found;
+    const char *host = address->host, *why;
+
+    if (address->socket != NULL || host == NULL || rlk_is_address(host) ||
+        (address->port == 0 && strcmp(host, "localhost") == 0))
+        return ROWLOCK_OK;
+    why = rlk_resolve(&found, host, deadline);
+    if (why == NULL)
+        return ROWLOCK_OK;
+    return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, "cannot connect to %s: %s", host,
+                           why);
+}
+
 static int connect_to(my_conn *conn, my_address *address, int64_t deadline, rowlock_error *err)
 {
     const char *password = getenv("MYSQL_PWD");
-    int connected;
+    int connected, status = look_up(address, deadline, err);
 
+    if (status != ROWLOCK_OK)
+        return status;
     if (address->password == NULL && password != NULL) {
         address->password = strdup(password);
         if (address->password == NULL)
