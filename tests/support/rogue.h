@@ -21,7 +21,8 @@ typedef struct rogue rogue;
 typedef struct rogue_plan {
     const char *plugin;  /* what it switches the authentication to; NULL: to nothing */
     const char *file;    /* what it asks for; NULL: it hangs up after the authentication */
-    int says_tls;        /* nonzero: it claims to have TLS, and goes on in plain text */
+    int says_tls;        /* nonzero: it claims to have TLS, and goes on in plain text ... */
+    int is_silent;       /* ... or, nonzero, says nothing more from then on */
     const char *version; /* of the greeting and of VERSION(); NULL: a MariaDB's */
     const char *comment; /* @@version_comment; not NULL: it answers statements, the first ones of a
                           * session if `does_all`, and others by ROGUE_ERROR */
