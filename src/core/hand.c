@@ -116,7 +116,7 @@ static int do_exchange(rowlock_client *client, void *conn, uint32_t timeout_ms, 
 {
     pair *p = arg;
 
-    return client->driver.exchange(conn, p->release, 1, &p->acquire, 1, timeout_ms, err);
+    return rlk_send_exchange(client, conn, p->release, 1, &p->acquire, 1, timeout_ms, err);
 }
 
 rlk_waiter *rlk_hand_next(rowlock_client *client, const rlk_tenure *tenure)
