@@ -253,6 +253,17 @@ void fake_take_one(rowlock_op *op)
         refuse(op);
 }
 
+/* The row has a later attempt of the same owner and client. */
+static int is_stale(const rowlock_op *op)
+{
+    enum { HALF = ROWLOCK_ATTEMPT_SIZE / 2 };
+    const fake_row *row = fake_row_of(op->name, op->name_length);
+
+    return row != NULL && strcmp(row->owner, op->owner) == 0 &&
+           memcmp(row->attempt, op->attempt, HALF) == 0 &&
+           memcmp(row->attempt, op->attempt, sizeof op->attempt) > 0;
+}
+
 static int fake_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
                         rowlock_error *err)
 {
@@ -262,10 +273,12 @@ static int fake_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t
     (void)conn;
     (void)timeout_ms;
     for (size_t i = 0; i < n; i++)
-        possible += takeable(&ops[i]) != 0;
+        possible += takeable(&ops[i]) && !is_stale(&ops[i]);
     for (size_t i = 0; fake_takes_effect(fault) && i < n; i++) {
         memset(ops[i].holder, 0, sizeof ops[i].holder);
-        if (!takeable(&ops[i])) {
+        if (is_stale(&ops[i])) {
+            ops[i].status = ROWLOCK_LOST;
+        } else if (!takeable(&ops[i])) {
             refuse(&ops[i]);
         } else if (all && possible < n) {
             ops[i].status = ROWLOCK_BUSY;
