@@ -171,6 +171,7 @@ typedef struct rlk_waiter {
     struct rlk_handing *giver; /* while it is under way */
     rlk_sent handed;           /* when, if it was had */
     int is_hand_unknown;       /* it may have been: the answer was lost */
+    int is_hand_left;          /* it may be: who waits gave up while it was under way */
 } rlk_waiter;
 
 /* A lock that is being given on, in the memory of the thread that releases it, with a copy of all

@@ -87,7 +87,8 @@ static int64_t soon_if_deaf(const rlk_waiter *waiter, int64_t until_us)
 }
 
 /* It cannot wait any longer for the answer of a request that is under way: who sent it gives back
- * what it may have got. */
+ * what it may have got. So the database must not be asked any more: what it has would be taken away
+ * again. */
 static rlk_hand give_up(rlk_waiter *waiter)
 {
     rlk_hand hand;
@@ -96,7 +97,7 @@ static rlk_hand give_up(rlk_waiter *waiter)
     if (waiter->hand == RLK_HAND_UNDER_WAY) {
         waiter->giver->next = NULL;
         waiter->hand = RLK_HAND_CLOSED;
-        waiter->is_hand_unknown = 1;
+        waiter->is_hand_left = 1;
     }
     hand = waiter->hand;
     pthread_mutex_unlock(&waiter->client->mutex);

@@ -356,6 +356,10 @@ static int wait_in_line(queue *q, rowlock_error *err)
     rc = rlk_hand_wait(&q->waiter, q->wait, rc, &q->is_granted, err);
     if (q->is_granted)
         q->sent = q->waiter.handed;
+    else if (q->waiter.is_hand_left)
+        rc = rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
+                             "the wait ended while the lock was being handed over: if it was had, "
+                             "it is given back");
     else if (q->waiter.is_hand_unknown)
         rc = ask_for_given(q, rc, err);
     return rc;

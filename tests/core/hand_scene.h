@@ -41,6 +41,9 @@ extern uint8_t last_attempt[ROWLOCK_ATTEMPT_SIZE];
 extern enum fake_fault exchange_fault;
 extern int is_down_after;
 
+/* The gate is behind the database: what is held up there was carried out. */
+extern int is_gate_behind;
+
 int scene_set_up(void **state);
 int scene_tear_down(void **state);
 void scene_open(int has_exchange); /* another client instead, whose alice holds it */
