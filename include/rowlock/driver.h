@@ -100,6 +100,10 @@ typedef struct rowlock_list_query {
     size_t starts_with_length;
     int expired;  /* nonzero: rows whose lease has ended, too */
     int reserved; /* 0 */
+    /* `list`, where size says that it is there: only names behind this one; NULL: all. The core
+     * passes over others, so that to ignore it costs time, no more. */
+    const char *after;
+    size_t after_length;
 } rowlock_list_query;
 
 /* A place in the byte order of names. */
