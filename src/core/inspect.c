@@ -181,13 +181,13 @@ static int do_find_fence(rowlock_client *client, void *conn, uint32_t timeout_ms
 
 /* Whose tenure is it now? 0 if nobody holds it. */
 static int find_fence(uint64_t *out, rowlock_client *client, const rowlock_op *op,
-                      rowlock_error *err)
+                      int64_t deadline_us, rowlock_error *err)
 {
     fence_query q = {.query = {.size = sizeof q.query,
                                .starts_with = op->name,
                                .starts_with_length = op->name_length}};
     rlk_sent sent;
-    int rc = rlk_call(client, client->call_timeout_us, do_find_fence, &q, &sent, err);
+    int rc = rlk_call(client, rlk_bound(client, deadline_us), do_find_fence, &q, &sent, err);
 
     *out = q.fence;
     return rc;
@@ -199,12 +199,14 @@ int rowlock_force_release(rowlock_client *client, const char *name,
     rowlock_force_options opts;
     rowlock_op op = {.name = name, .owner = "", .note = ""};
     rlk_sent sent;
+    int64_t deadline;
     int rc = rlk_options_copy(&opts, sizeof opts, options, "rowlock_force_options", err);
 
     if (rc == ROWLOCK_OK)
         rc = rlk_enter(client, err);
     if (rc != ROWLOCK_OK)
         return rc;
+    deadline = rlk_clock_us() + client->call_timeout_us;
     op.name_length = opts.name_length;
     op.fence = opts.fence;
     rlk_new_attempt(op.attempt, client);
@@ -214,9 +216,9 @@ int rowlock_force_release(rowlock_client *client, const char *name,
     /* Always one certain tenure: a request for any that is repeated, or arrives late, would end the
      * successor's. */
     if (rc == ROWLOCK_OK && opts.fence == 0)
-        rc = find_fence(&op.fence, client, &op, err);
+        rc = find_fence(&op.fence, client, &op, deadline, err);
     if (rc == ROWLOCK_OK && op.fence != 0)
-        rc = rlk_call(client, client->call_timeout_us, do_force, &op, &sent, err);
+        rc = rlk_call(client, rlk_bound(client, deadline), do_force, &op, &sent, err);
     /* A repeated request that finds the tenure gone has done its work, or somebody else has. */
     if (rc == ROWLOCK_OK && (op.fence == 0 || (op.status != ROWLOCK_OK && !sent.repeated)))
         rc = rlk_fail(err, ROWLOCK_LOST,

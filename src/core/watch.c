@@ -14,18 +14,28 @@
 
 #include "core.h"
 
+#define LEAST_KEEPER_BOUND_US INT64_C(50000)
+
 /* ---- the steps ---- */
 
 int64_t rlk_keeper_step(rowlock_client *client)
 {
-    int64_t next = rlk_renew_due(client);
-    int64_t tickets = rlk_tickets_due(client);
+    int64_t next = rlk_renew_due(client), renewal = next;
+    int64_t tickets = rlk_tickets_due(client, renewal);
 
     next = tickets < next ? tickets : next;
-    rlk_reap_due(client);
+    rlk_reap_due(client, renewal);
     if (client->reap_interval_us > 0 && client->watch.reap_at_us < next)
         next = client->watch.reap_at_us;
     return next;
+}
+
+int64_t rlk_keeper_bound(int64_t bound_us, int64_t until_us)
+{
+    int64_t left = until_us - rlk_clock_us();
+
+    left = left < LEAST_KEEPER_BOUND_US ? LEAST_KEEPER_BOUND_US : left;
+    return bound_us < left ? bound_us : left;
 }
 
 int64_t rlk_teller_step(rowlock_client *client)
