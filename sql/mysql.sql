@@ -44,7 +44,8 @@ SET SESSION sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', autocommit = 1
 SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET SESSION TRANSACTION READ WRITE;
 
--- The last column: in clusters with several writers a named lock is known to one server alone.
+-- "many": in clusters with several writers a named lock is known to one server alone. "applies": MariaDB
+-- tells everybody how many replications run; MySQL is asked by `replica`.
 -- name: server
 SELECT VERSION(),
        CAST(@@read_only AS CHAR) NOT IN ('0', 'OFF') OR @@innodb_read_only,
@@ -54,7 +55,21 @@ SELECT VERSION(),
                /*!80000 performance_schema.global_variables */ AS v
          WHERE (v.variable_name = 'wsrep_cluster_address' AND v.variable_value <> '')
             OR (v.variable_name = 'group_replication_single_primary_mode'
-                AND v.variable_value = 'OFF')) AS many;
+                AND v.variable_value = 'OFF')) AS many,
+       @@version_comment,
+       (SELECT COUNT(*)
+          FROM /*M!100600 information_schema.global_status */
+               /*!80000 performance_schema.global_status */ AS s
+         WHERE s.variable_name = 'slaves_running'
+           AND s.variable_value <> '0') AS applies;
+
+-- Where the statements above are refused: by whom?
+-- name: product
+SELECT @@version_comment;
+
+-- Needs a privilege (REPLICATION CLIENT). Before 8.0.22 it shows something else, which has no such columns.
+-- name: replica
+SHOW /*!80022 REPLICA */ STATUS;
 
 -- The clock of the whole call: read when the request arrives. Being early is on the safe side.
 -- name: begin

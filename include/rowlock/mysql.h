@@ -24,12 +24,21 @@
  * for it, too. A server that asks for a file (LOAD DATA LOCAL) gets none, whatever option files
  * say.
  *
+ * The time that is given for connecting holds for the host's name, too: it is looked up first, as
+ * postgresql.h says. The client library, which needs the name to verify the certificate, then looks
+ * it up once more.
+ *
  * A server with read_only is refused (ECONNECT, retryable) when connecting and by the statements
  * that acquire and renew, also for users whom read_only does not bind: a primary that is demoted
- * between two calls grants nothing. Whether a server replicates from another takes a privilege to
- * see and is not looked at: a replica must have read_only set. In transactions it is asked when
- * locking, and by rowlock_tx_commit(); on a connection of its own an application whose user may
- * write in spite of read_only can still COMMIT.
+ * between two calls grants nothing. In transactions it is asked when locking, and by
+ * rowlock_tx_commit(); on a connection of its own an application whose user may write in spite of
+ * read_only can still COMMIT. A server that applies the changes of another one is refused when
+ * connecting, also if it may be written, as in a ring of two; MySQL shows that only to users with
+ * REPLICATION CLIENT, so there set read_only on replicas.
+ *
+ * Servers that speak the protocol without locking as InnoDB does are refused by name (ECONNECT):
+ * TiDB, Vitess, SingleStore, OceanBase, PolarDB-X, MatrixOne, Dolt, StarRocks, Doris, ClickHouse,
+ * Databend.
  */
 #ifndef ROWLOCK_MYSQL_H
 #define ROWLOCK_MYSQL_H

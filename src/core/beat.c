@@ -268,6 +268,8 @@ static void look(rowlock_client *client, int64_t life_us, int64_t until_us)
         }
         if (rc == ROWLOCK_OK)
             rung = ring(client, &q);
+    } else if (q.room > 0) {
+        rc = ROWLOCK_ENOMEM;
     }
     plan(client, &q, rc, rung, soonest);
     free(q.places);
