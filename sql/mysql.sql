@@ -75,7 +75,8 @@ SET @rowlock_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
 START TRANSACTION;
 
 -- All or none. Counts the rows that others hold or wait for; if there are none, creates what is absent as free rows,
--- in a transaction of its own, and then counts the rows that are locked at this moment. Rows are
+-- in a transaction of its own, then locks all of them and counts those that it could not: held, locked by
+-- others, or reaped meanwhile. With all of them locked nothing can come in between any more. Rows are
 -- created beforehand because a later failure would undo their insertion, and whoever waits for an
 -- insertion that is undone is left with a gap lock: two of them deadlock. Nobody raises the floor while
 -- they are made. The clock is read again once they are there, so that no fence is older than its row. The
@@ -124,14 +125,15 @@ SET @rowlock_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 START TRANSACTION;
 SELECT @rowlock_bad + COUNT(*) INTO @rowlock_bad
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
-           name  VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
-           owner VARCHAR(510) CHARACTER SET latin1 PATH '$[1]')) AS w
-       STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
+           name    VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           owner   VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
+           attempt VARCHAR(32)  CHARACTER SET latin1 PATH '$[2]')) AS w
  WHERE @rowlock_bad = 0
    AND (SELECT 1
           FROM rowlock_locks AS k
          WHERE k.name = UNHEX(w.name)
            AND ({free k @rowlock_now} OR k.owner = UNHEX(w.owner))
+           AND NOT {stale_hex k w}
            FOR UPDATE SKIP LOCKED) IS NULL;
 
 -- Takes what is absent, expired, without holds or the owner's own, unless others wait for it and come
@@ -141,9 +143,7 @@ SELECT @rowlock_bad + COUNT(*) INTO @rowlock_bad
 -- tenure goes on without a hold, also not the owner's own. The first assignment says so to all others,
 -- which go from left to right; the last one gives the column its value.
 --
--- A row that somebody created after the plain read is decided on again under its lock; if all are
--- wanted and it is not to be had (it was reaped and created again), the sum leaves the range of BIGINT
--- (error 1690), and the statement undoes itself.
+-- A row that somebody created after the plain read is decided on again under its lock.
 --
 -- The fence of a new row was made before it was there: acquire_floor follows. It is @rowlock_now, and
 -- above it for a row that the plain read has found, which the answer uses.
@@ -194,9 +194,7 @@ ON DUPLICATE KEY UPDATE
        expire_time  = IF(rowlock_locks.hold_count = 0, 0, rowlock_locks.expire_time),
        fence        = IF(rowlock_locks.expire_time <= @rowlock_now,
                          GREATEST(rowlock_locks.fence + 1, VALUES(fence)),
-                         rowlock_locks.fence + IF(@rowlock_all
-                                                  AND rowlock_locks.owner <> VALUES(owner),
-                                                  9223372036854775807, 0)),
+                         rowlock_locks.fence),
        hold_count   = IF(rowlock_locks.expire_time <= @rowlock_now,
                          1,
                          rowlock_locks.hold_count + (rowlock_locks.owner = VALUES(owner)
@@ -1434,7 +1432,7 @@ SELECT t.table_name
        CROSS JOIN (SELECT CONVERT(? USING utf8mb4) AS place, CONVERT(? USING utf8mb4) AS prefix) AS p
  WHERE t.table_schema = COALESCE(p.place, DATABASE())
    AND t.table_name IN (CONCAT(p.prefix, 'locks'), CONCAT(p.prefix, 'waiters'),
-                        CONCAT(p.prefix, 'schema'))
+                        CONCAT(p.prefix, 'schema'), CONCAT(p.prefix, 'floor'))
    AND t.table_type <> 'BASE TABLE';
 
 -- ? name of the lock, ? seconds

@@ -20,7 +20,8 @@
 -- of our sessions is pg_catalog alone (`session`; pg_temp is named so that it comes last), and the tables
 -- are always named with their schema. The statements that run before that, or in a session that the
 -- application has changed, name the schema of every function, operator and type: `server`, `place`,
--- `session`, `tx_path`, `tx_same`, `diagnose_path`. (boolean, bigint, int and extract() are grammar: those of pg_catalog.)
+-- `session`, `tx_path`, `tx_same`, `diagnose_path`. (boolean, bigint, int and extract() are grammar: those of
+-- pg_catalog.)
 --
 -- Fences rise per name. While a row is there its own fence sees to that; a row that is made has one above
 -- the floor (rowlock_floor), to which `reap` has raised it before it deleted a row. See sql/README.md.

@@ -14,6 +14,9 @@
  * CockroachDB, YugabyteDB, Redshift, Aurora DSQL, Spanner, Materialize and others, and PostgreSQL
  * before version 12.
  *
+ * The time that is given for connecting holds for the names of hosts, too. They are looked up in a
+ * thread of its own; one that gets no answer in time is left alone, 16 of them at most.
+ *
  * A standby, and a server on which default_transaction_read_only is on for the client's role or
  * database, grant nothing: ECONNECT, retryable, at the moment of asking. Several hosts, in the
  * address (postgresql://user@a,b/db), in PGHOST or in a service file, are tried in turn until one

@@ -40,6 +40,7 @@ int rlk_enter(rowlock_client *client, rowlock_error *err)
     pthread_mutex_unlock(&client->mutex);
     if (closed)
         return rlk_fail(err, ROWLOCK_ECLOSED, "the client is closed");
+    rlk_cancel_disable();
     return rlk_ok(err);
 }
 
@@ -50,6 +51,7 @@ void rlk_leave(rowlock_client *client)
     /* Under the mutex: once it is free and calls is zero, close may free the client. */
     pthread_cond_broadcast(&client->changed);
     pthread_mutex_unlock(&client->mutex);
+    rlk_cancel_enable();
 }
 
 static void wipe_and_free(char *secret)
@@ -234,8 +236,8 @@ static int keep_schema(rowlock_client *client, rowlock_error *err)
     return failed ? rlk_fail_memory(err) : ROWLOCK_OK;
 }
 
-int rowlock_open(rowlock_client **out, const rowlock_driver *driver, const char *address,
-                 const rowlock_options *options, rowlock_error *err)
+static int open_client(rowlock_client **out, const rowlock_driver *driver, const char *address,
+                       const rowlock_options *options, rowlock_error *err)
 {
     rowlock_client *client = NULL;
     rowlock_driver table;
@@ -272,6 +274,17 @@ int rowlock_open(rowlock_client **out, const rowlock_driver *driver, const char 
     }
     *out = client;
     return rlk_ok(err);
+}
+
+int rowlock_open(rowlock_client **out, const rowlock_driver *driver, const char *address,
+                 const rowlock_options *options, rowlock_error *err)
+{
+    int rc;
+
+    rlk_cancel_disable();
+    rc = open_client(out, driver, address, options, err);
+    rlk_cancel_enable();
+    return rc;
 }
 
 /* What a tenure has still to give back at close. */
@@ -358,18 +371,10 @@ static void release_all(rowlock_client *client)
     free(all);
 }
 
-void rowlock_close(rowlock_client **client)
+static void close_client(rowlock_client *c)
 {
-    rowlock_client *c = client == NULL ? NULL : *client;
     const uint64_t one = 1;
 
-    if (c == NULL)
-        return;
-    *client = NULL;
-    /* In a child process everything here is the parent's: sockets, file locks, a mutex in whatever
-     * state it was. Nothing of it may be touched. */
-    if (c->pid != getpid())
-        return;
     pthread_mutex_lock(&c->mutex);
     atomic_store(&c->closed, 1);
     if (write(c->close_fd, &one, sizeof one) < 0) {
@@ -388,4 +393,20 @@ void rowlock_close(rowlock_client **client)
     pthread_mutex_unlock(&c->mutex);
     rlk_pool_close_idle(c);
     rlk_client_unref(c);
+}
+
+void rowlock_close(rowlock_client **client)
+{
+    rowlock_client *c = client == NULL ? NULL : *client;
+
+    if (c == NULL)
+        return;
+    *client = NULL;
+    /* In a child process everything here is the parent's: sockets, file locks, a mutex in whatever
+     * state it was. Nothing of it may be touched. */
+    if (c->pid != getpid())
+        return;
+    rlk_cancel_disable();
+    close_client(c);
+    rlk_cancel_enable();
 }

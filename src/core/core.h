@@ -143,7 +143,7 @@ typedef enum rlk_use {
 /* The front of a line may be given the lock by the thread of its process that releases it. */
 typedef enum rlk_hand {
     RLK_HAND_OPEN,      /* it may be */
-    RLK_HAND_UNDER_WAY, /* a thread is doing so: nobody but that one changes it, or the op */
+    RLK_HAND_UNDER_WAY, /* a thread is doing so: only it changes this, or a waiter without time */
     RLK_HAND_HAD,       /* it was: the op has the answer */
     RLK_HAND_CLOSED     /* it asks the database itself */
 } rlk_hand;
@@ -168,9 +168,20 @@ typedef struct rlk_waiter {
     int is_polled; /* the database does not wake it: ask */
     int is_gone;   /* its ticket was not found */
     rlk_hand hand;
-    rlk_sent handed;     /* when, if it was had */
-    int is_hand_unknown; /* it may have been: the answer was lost */
+    struct rlk_handing *giver; /* while it is under way */
+    rlk_sent handed;           /* when, if it was had */
+    int is_hand_unknown;       /* it may have been: the answer was lost */
 } rlk_waiter;
+
+/* A lock that is being given on, in the memory of the thread that releases it, with a copy of all
+ * that the request needs: who waits may give up before the answer is there. */
+typedef struct rlk_handing {
+    rlk_waiter *next; /* under the mutex; NULL: nobody wants it, or has given up */
+    rowlock_op acquire;
+    char name[ROWLOCK_NAME_MAX];
+    char owner[ROWLOCK_OWNER_MAX + 1];
+    char note[ROWLOCK_NOTE_MAX + 1];
+} rlk_handing;
 
 /* In a request that has both, releases come before acquires. */
 typedef enum rlk_kind { RLK_RELEASE, RLK_ACQUIRE, RLK_RENEW, RLK_KINDS } rlk_kind;
@@ -244,7 +255,9 @@ typedef struct rlk_worker {
  * the clock and the application's own callbacks (watch.c). */
 typedef struct rlk_watch {
     rlk_worker keeper, teller;
-    int is_by_hand; /* tests run the steps themselves */
+    rowlock_client *next_running; /* among those of the process that have threads: exit.c */
+    int is_listed;                /* it is, or was, among them */
+    int is_by_hand;               /* tests run the steps themselves */
     atomic_int stop;
     rlk_heap alarms;       /* tenures that are watched, by the time of the next look */
     rlk_heap planned, due; /* tenures to renew: by the time for it; at once, by deadline_us */
@@ -314,8 +327,9 @@ struct rowlock_lock {
     rowlock_lock *next, *previous; /* among the tenure's watchers, or the untold */
 };
 
-/* Every public call on a client stands between these two. Enter fails with EINVAL (NULL), EFORK or
- * ECLOSED, and then leave must not be called. */
+/* Every public call on a client stands between these two, and cannot be cancelled there
+ * (pthread_cancel()): others may wait for what it has begun. Enter fails with EINVAL (NULL), EFORK
+ * or ECLOSED, and then leave must not be called. */
 int rlk_enter(rowlock_client *client, rowlock_error *err);
 void rlk_leave(rowlock_client *client);
 
@@ -343,10 +357,14 @@ void rlk_pool_lose(rowlock_client *client, rlk_use use, rlk_conn *conn);
 typedef int (*rlk_call_fn)(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
                            rowlock_error *err);
 
-/* Runs fn with retries and reconnects for at most bound_us. Never longer than the connection's own
- * timeouts allow past that. EUNKNOWN if a request may have been carried out and no answer came. */
+/* Runs fn with retries and reconnects for at most bound_us; ECONNECT, with nothing sent, if that is
+ * over before there is a connection. EUNKNOWN if a request may have been carried out and no answer
+ * came. */
 int rlk_call(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg, rlk_sent *sent,
              rowlock_error *err);
+
+/* EUNKNOWN, for what err says (not NULL), after a request whose answer was lost. */
+int rlk_unknown(rowlock_error *err);
 
 /* The same, as RLK_USE_KEEP: for renewals and releases. */
 int rlk_call_keep(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg,
@@ -407,6 +425,17 @@ int rlk_lost(rowlock_error *err);
 typedef int (*rlk_let_go_fn)(rowlock_client *client, rowlock_lock *lock, rowlock_error *err);
 int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err);
 
+/* What the answer to a release means for its tenure: OK, LOST or EUNKNOWN. `is_repeated`: an
+ * earlier request may have been carried out. Then numbers, events, and whoever waits in the line of
+ * this process, unless it was handed the lock. */
+int rlk_release_answer(rowlock_client *client, rlk_tenure *tenure, const rowlock_op *op,
+                       int is_repeated, rowlock_error *err);
+void rlk_release_note(rowlock_client *client, rlk_tenure *tenure, int rc, int handed);
+
+/* Frees a handle that is not watched, and what it pins; after fork() nothing that is the parent's.
+ */
+void rlk_handle_free(rowlock_lock *lock, int is_forked);
+
 /* The local deadline of a lease: counted from before the request, less a margin. No more than the
  * ttl that the request asked for, whatever is left by the database's clock, which may have been set
  * back. */
@@ -418,7 +447,7 @@ int rlk_extend(rlk_tenure *tenure, const rlk_sent *sent, const rowlock_op *op);
 
 /* Gives back a hold that came too late to count; `seen` of the ops is set. Only the one hold:
  * others may count on theirs. OK: there is none any more. Else the lease's end does the same. */
-int rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n);
+int rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us);
 
 /* Are some of the tenures wanted, sorted by name, lost here and still live in the database? Then
  * their ops are answered BUSY, with their own owner as the holder, and the others OK
@@ -452,6 +481,10 @@ void rlk_watch_free(rowlock_client *client);
 /* Starts the threads, once. ENOMEM if that is not possible. */
 int rlk_watch_start(rowlock_client *client, rowlock_error *err);
 
+/* The threads of this client are to be ended at exit(), or not any more: it is being closed. */
+void rlk_exit_add(rowlock_client *client);
+void rlk_exit_remove(rowlock_client *client);
+
 /* Something has changed that they should look at. Any thread, also under the mutex. */
 void rlk_watch_wake(rowlock_client *client);
 
@@ -470,9 +503,13 @@ int64_t rlk_teller_step(rowlock_client *client);
 void rlk_watch_add(rowlock_client *client, rowlock_lock *lock);
 void rlk_watch_remove(rowlock_client *client, rowlock_lock *lock);
 
-/* Renews what is due, in batches; when more will be. Deletes some old rows, if that is due. */
+/* Renews what is due, in batches; when more will be. Deletes some old rows, if that is due; by
+ * until_us. */
 int64_t rlk_renew_due(rowlock_client *client);
-void rlk_reap_due(rowlock_client *client);
+void rlk_reap_due(rowlock_client *client, int64_t until_us);
+
+/* What the keeper may take for anything but renewals: none of them is to be late for it. */
+int64_t rlk_keeper_bound(int64_t bound_us, int64_t until_us);
 
 /* Under the mutex: plans when to renew a lease that is known until deadline_us. */
 void rlk_plan_renewal(rowlock_client *client, rlk_tenure *tenure, int64_t now_us);
@@ -505,12 +542,29 @@ typedef struct rlk_wait {
     rowlock_client *client;
     rowlock_cancel *cancel; /* or NULL */
     int64_t until_us;       /* end of the wait; RLK_NEVER */
+    int64_t end_us;         /* when the call returns, whatever hangs; RLK_NEVER */
     int64_t since_us;       /* its start */
     int64_t interval_us;    /* the next pause, before jitter */
 } rlk_wait;
 
+/* A call that does not wait has call_timeout_ms; one that does the wait and a little more for its
+ * last request; one that waits for ever call_timeout_ms for each request. */
 void rlk_wait_begin(rlk_wait *wait, rowlock_client *client, int64_t wait_ms,
                     rowlock_cancel *cancel);
+
+/* What the next request of a call may take that has until deadline_us, or until the end of the
+ * wait: no more than call_timeout_ms. 0: nothing may be sent any more. The second for drivers, 1 at
+ * least. */
+int64_t rlk_bound(const rowlock_client *client, int64_t deadline_us);
+uint32_t rlk_bound_ms(const rowlock_client *client, int64_t deadline_us);
+int64_t rlk_wait_bound(const rlk_wait *wait);
+
+/* Enough for another try? With less, a row that is locked for a moment, or a database that is only
+ * slow, would leave it unknown. */
+int rlk_wait_has_time(const rlk_wait *wait);
+
+/* The same for a driver that first waits for wait_ms itself. */
+uint32_t rlk_wait_rest_ms(const rlk_wait *wait, uint32_t wait_ms);
 
 /* Sleeps until it is worth trying again, given what the holder has left (0: not known).
  * OK: try; TIMEOUT, CANCELLED, ECLOSED: do not. */
@@ -569,14 +623,14 @@ int rlk_hand_exists(rowlock_client *client, const rowlock_op *op);
  * the wait for the front came to; whoever ends it is to be given nothing from here on, either. */
 int rlk_hand_wait(rlk_waiter *waiter, const rlk_wait *wait, int rc, int *had, rowlock_error *err);
 
-/* Who is to have the lock of a tenure that is about to be released; or NULL. Under the mutex, with
- * the tenure out of the table; rlk_hand_over() must follow. */
-rlk_waiter *rlk_hand_next(rowlock_client *client, const rlk_tenure *tenure);
+/* Who is to have the lock of a tenure that is about to be released; 0: nobody. Under the mutex,
+ * with the tenure out of the table; rlk_hand_over() must follow. */
+int rlk_hand_next(rlk_handing *out, rowlock_client *client, const rlk_tenure *tenure);
 
-/* Releases and gives it to that one, in one request. 1: done. Else the usual way is open; *repeated
- * says whether this may have been carried out. */
-int rlk_hand_over(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *next, rowlock_op *op,
-                  int *repeated);
+/* Releases and gives it to that one, in one request, by the deadline. 1: done. Else the usual way
+ * is open; *repeated says whether this may have been carried out. */
+int rlk_hand_over(rowlock_client *client, rlk_tenure *tenure, rlk_handing *handing, rowlock_op *op,
+                  int64_t deadline_us, int *repeated);
 
 /* Wakes the waiter; forgets that it was woken. */
 void rlk_ring(const rlk_waiter *waiter);
@@ -589,9 +643,9 @@ void rlk_tickets_remove(rlk_waiter *waiter);
 /* From now on the database is asked for it from time to time, or not any more. */
 void rlk_tickets_poll(rlk_waiter *waiter, int is_polled);
 
-/* Keeps tickets alive and asks for those that the database does not wake, as far as it is time.
- * When to come again. */
-int64_t rlk_tickets_due(rowlock_client *client);
+/* Keeps tickets alive and asks for those that the database does not wake, as far as it is time; by
+ * until_us, when the next renewal is due. When to come again. */
+int64_t rlk_tickets_due(rowlock_client *client, int64_t until_us);
 
 /* ---- transactions (tx.c, native.c) ---- */
 
@@ -603,6 +657,7 @@ typedef struct rlk_tx_call {
     size_t n;
     rowlock_op *ops;
     size_t *order;
+    rlk_wait wait;
     int is_native;         /* the application's connection */
     rowlock_error no_room; /* BUSY because no connection could be lent: what to say */
     char owner_buffer[ROWLOCK_OWNER_MAX + 1];

@@ -122,7 +122,7 @@ static int do_force(rowlock_client *client, void *conn, uint32_t timeout_ms, voi
 
 /* Whose tenure is it now? 0 if nobody holds it. */
 static int find_fence(uint64_t *out, rowlock_client *client, const rowlock_op *op,
-                      rowlock_error *err)
+                      int64_t deadline_us, rowlock_error *err)
 {
     listing l = {.query = {.size = sizeof l.query,
                            .starts_with = op->name,
@@ -132,7 +132,7 @@ static int find_fence(uint64_t *out, rowlock_client *client, const rowlock_op *o
 
     *out = 0;
     l.last = &l.first;
-    rc = rlk_call(client, client->call_timeout_us, do_list, &l, &sent, err);
+    rc = rlk_call(client, rlk_bound(client, deadline_us), do_list, &l, &sent, err);
     for (const listed_row *r = l.first; rc == ROWLOCK_OK && r != NULL; r = r->next) {
         if (r->row.name_length == op->name_length)
             *out = r->row.fence;
@@ -147,12 +147,14 @@ int rowlock_force_release(rowlock_client *client, const char *name,
     rowlock_force_options opts;
     rowlock_op op = {.name = name, .owner = "", .note = ""};
     rlk_sent sent;
+    int64_t deadline;
     int rc = rlk_options_copy(&opts, sizeof opts, options, "rowlock_force_options", err);
 
     if (rc == ROWLOCK_OK)
         rc = rlk_enter(client, err);
     if (rc != ROWLOCK_OK)
         return rc;
+    deadline = rlk_clock_us() + client->call_timeout_us;
     op.name_length = opts.name_length;
     op.fence = opts.fence;
     rlk_new_attempt(op.attempt, client);
@@ -162,9 +164,9 @@ int rowlock_force_release(rowlock_client *client, const char *name,
     /* Always one certain tenure: a request for any that is repeated, or arrives late, would end the
      * successor's. */
     if (rc == ROWLOCK_OK && opts.fence == 0)
-        rc = find_fence(&op.fence, client, &op, err);
+        rc = find_fence(&op.fence, client, &op, deadline, err);
     if (rc == ROWLOCK_OK && op.fence != 0)
-        rc = rlk_call(client, client->call_timeout_us, do_force, &op, &sent, err);
+        rc = rlk_call(client, rlk_bound(client, deadline), do_force, &op, &sent, err);
     /* A repeated request that finds the tenure gone has done its work, or somebody else has. */
     if (rc == ROWLOCK_OK && (op.fence == 0 || (op.status != ROWLOCK_OK && !sent.repeated)))
         rc = rlk_fail(err, ROWLOCK_LOST,

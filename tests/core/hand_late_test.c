@@ -118,11 +118,58 @@ static void test_cancel_beside_a_request_that_was_not_carried_out(void **state)
     play_lost_answer(FAKE_CUT_BEFORE, NULL, ROWLOCK_FOREVER);
 }
 
+/* The lock is just being given to it, and that hangs: it does not wait for longer than it may, and
+ * who releases takes back what it has got after all. */
+static void test_who_has_no_time_left_is_given_nothing(void **state)
+{
+    (void)state;
+    comers[0].options.wait_ms = 200;
+    come(&comers[0]);
+    release_up_to_the_gate();
+    let_time_pass(&comers[0], 50 * MS);
+    assert_status(EUNKNOWN, comers[0].status);
+    assert_null(comers[0].lock);
+    assert_int_equal(scene_counters().waiting, 0);
+    assert_status(OK, open_gate());
+    assert_false(fake_is_live("a"));
+}
+
+static void pass_time(void)
+{
+    fake_clock_advance_us(10 * MS);
+}
+
+/* It was given the lock, the answer was lost, and nobody can be asked any more: not even by who has
+ * stopped waiting. */
+static void test_who_may_have_been_given_it_does_not_know(void **state)
+{
+    (void)state;
+    for (int is_cancelled = 0; is_cancelled < 2; is_cancelled++) {
+        exchange_fault = FAKE_CUT_AFTER;
+        is_down_after = 1;
+        come(&comers[0]);
+        release_up_to_the_gate();
+        if (is_cancelled)
+            rowlock_cancel_fire(cancel);
+        fake_clock_on_sleep(pass_time);
+        open_gate();
+        join(&comers[0]);
+        fake_clock_on_sleep(NULL);
+        assert_status(EUNKNOWN, comers[0].status);
+        assert_null(comers[0].lock);
+        fake_plan(0, FAKE_NONE, 0);
+        fake_find("a")->expire_time = 0;
+        holder = hold(client, "a", TTL_MS, "alice");
+    }
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        CASE(test_who_has_no_time_left_is_given_nothing),
+        CASE(test_who_may_have_been_given_it_does_not_know),
         CASE(test_cancel_beside_a_lost_answer),
         CASE(test_timeout_beside_a_lost_answer),
         CASE(test_timeout_of_who_has_tried_beside_a_lost_answer),

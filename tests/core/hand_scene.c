@@ -15,6 +15,7 @@ atomic_int requests, exchanges, enqueued;
 uint64_t last_ticket;
 uint8_t last_attempt[ROWLOCK_ATTEMPT_SIZE];
 enum fake_fault exchange_fault;
+int is_down_after;
 
 static rowlock_driver fake;
 static atomic_int served;
@@ -85,7 +86,7 @@ static int scene_exchange(void *conn, rowlock_op *releases, size_t n, rowlock_op
     if (rc != ROWLOCK_OK)
         return rc;
     if (fault == FAKE_CUT_AFTER)
-        fake_plan(1, fault, 0);
+        fake_plan(1, fault, is_down_after);
     return fake.acquire(conn, acquires, m, 0, timeout_ms, err);
 }
 
@@ -122,6 +123,7 @@ int scene_set_up(void **state)
         comers[i].options.cancel = cancel;
     }
     exchange_fault = FAKE_NONE;
+    is_down_after = 0;
     atomic_store(&gate.is_shut, 0);
     atomic_store(&gate.is_reached, 0);
     scene_open(1);

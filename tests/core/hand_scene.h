@@ -37,8 +37,9 @@ extern atomic_int requests, exchanges, enqueued;
 extern uint64_t last_ticket;
 extern uint8_t last_attempt[ROWLOCK_ATTEMPT_SIZE];
 
-/* How the next exchange ends. */
+/* How the next exchange ends; and all requests after it. */
 extern enum fake_fault exchange_fault;
+extern int is_down_after;
 
 int scene_set_up(void **state);
 int scene_tear_down(void **state);

@@ -54,7 +54,7 @@ static void make_role(void)
     run("GRANT USAGE, CREATE ON SCHEMA first, types TO " ROLE);
     run("GRANT SELECT, INSERT, UPDATE, DELETE ON " LOCKS ", " SCHEMA ".rowlock_waiters TO " ROLE);
     run("GRANT SELECT ON " SCHEMA ".rowlock_schema TO " ROLE);
-    run("GRANT SELECT, UPDATE ON " SCHEMA ".rowlock_floor TO " ROLE);
+    run("GRANT SELECT, UPDATE ON SEQUENCE " SCHEMA ".rowlock_floor TO " ROLE);
 }
 
 static int drop_all(void **state)

@@ -157,7 +157,7 @@ static void in_own_transaction(void **state)
 
 static void view(void **state)
 {
-    static const char *const tables[] = {"locks", "waiters", "schema"};
+    static const char *const tables[] = {"locks", "waiters", "schema", "floor"};
     char sql[256];
 
     (void)state;

@@ -72,11 +72,10 @@ static void make_address(char *out, size_t size, const struct expectation *e)
     char root[320];
 
     snprintf(root, sizeof(root), "%s/%s.pem", certificates, e->root[0] == '\0' ? "none" : e->root);
-    snprintf(
-        out, size,
-        "host=%s hostaddr=127.0.0.1 port=%s user=%s password=%s dbname=rowlock_test sslmode=%s "
-        "sslrootcert=%s",
-        e->host, port, e->user, password, e->mode, root);
+    snprintf(out, size,
+             "host=%s %s port=%s user=%s password=%s dbname=rowlock_test sslmode=%s sslrootcert=%s",
+             e->host, strcmp(e->host, "localhost") == 0 ? "" : "hostaddr=127.0.0.1", port, e->user,
+             password, e->mode, root);
 }
 
 /* Is the client's connection encrypted? */

@@ -188,6 +188,8 @@ static void receive(rogue *r, int client)
 
     if (greet(&v) != 0 || read_packet(&v) < 0)
         return;
+    while (r->plan.is_silent && read_packet(&v) >= 0)
+        continue;
     if (r->plan.plugin != NULL && (ask_for_password(&v) != 0 || read_packet(&v) < 0))
         return;
     if (say_ok(&v) != 0 || r->plan.file == NULL || read_packet(&v) < 0 || ask_for_file(&v) != 0)

@@ -17,7 +17,8 @@ typedef struct rogue rogue;
 typedef struct rogue_plan {
     const char *plugin; /* what it switches the authentication to; NULL: to nothing */
     const char *file;   /* what it asks for; NULL: it hangs up after the authentication */
-    int says_tls;       /* nonzero: it claims to have TLS, and goes on in plain text */
+    int says_tls;       /* nonzero: it claims to have TLS, and goes on in plain text ... */
+    int is_silent;      /* ... or, nonzero, says nothing more from then on */
 } rogue_plan;
 
 /* Starts one on a free port of 127.0.0.1; NULL if that fails. The plan is copied, its texts are

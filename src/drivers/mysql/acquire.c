@@ -183,26 +183,16 @@ static int acquire_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadli
     return status != ROWLOCK_OK && any ? my_fail_partly(conn, err) : status;
 }
 
-/* One try at all of them. Leaves all OK, or those of others BUSY and the rest open. *raced:
- * somebody created one of the rows meanwhile, and the next try will see it. */
-static int try_all(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, int *raced,
-                   rowlock_error *err)
+/* One try at all of them. Leaves all OK, or those of others BUSY and the rest open. */
+static int try_all(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err)
 {
-    enum { OUT_OF_RANGE = 1690 };
     const my_step step = acquire_step(SQL_GATE, ops, n);
-    rowlock_error own = {0};
     int status;
 
     my_set_status(ops, n, 0, STATUS_OPEN);
-    status = my_run_whole(conn, &step, ops, n, 1, deadline, &own);
-    *raced = status == ROWLOCK_EDRIVER && own.native_code == OUT_OF_RANGE;
-    if (*raced)
-        return ROWLOCK_OK;
-    if (status != ROWLOCK_OK) {
-        if (err != NULL)
-            *err = own;
+    status = my_run_whole(conn, &step, ops, n, 1, deadline, err);
+    if (status != ROWLOCK_OK)
         return status;
-    }
     if (my_count_status(ops, n, ROWLOCK_OK) < n) {
         for (size_t i = 0; i < n; i++) {
             if (ops[i].status == ROWLOCK_OK) {
@@ -220,13 +210,12 @@ static int acquire_all(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadlin
     my_patience patience = my_patience_start(deadline);
 
     for (;;) {
-        int raced = 0, status = try_all(conn, ops, n, deadline, &raced, err);
+        int status = try_all(conn, ops, n, deadline, err);
 
         if (status != ROWLOCK_OK || my_count_status(ops, n, ROWLOCK_OK) == n)
             return status;
-        if (my_count_status(ops, n, ROWLOCK_BUSY) + my_count_status(ops, n, ROWLOCK_LOST) > 0)
-            break;
-        if (raced ? rlk_clock_us() >= deadline : !my_patience_pause(&patience))
+        if (my_count_status(ops, n, ROWLOCK_BUSY) + my_count_status(ops, n, ROWLOCK_LOST) > 0 ||
+            !my_patience_pause(&patience))
             break;
     }
     for (size_t i = 0; i < n; i++) {

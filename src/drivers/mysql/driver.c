@@ -52,6 +52,17 @@ static int start_session(my_conn *conn, int64_t deadline, rowlock_error *err)
     return status;
 }
 
+static int tell_why(MYSQL *mysql, rowlock_error *err)
+{
+    enum { PLUGIN_NOT_ALLOWED = 5010 }; /* see options.c; MariaDB's client library */
+
+    if (mysql_errno(mysql) != PLUGIN_NOT_ALLOWED)
+        return my_connect_error(mysql, err);
+    return rlk_fail_native(err, ROWLOCK_ECONNECT, PLUGIN_NOT_ALLOWED, mysql_sqlstate(mysql), 0,
+                           "cannot connect: the server asks for the password in clear text, which "
+                           "takes ssl-mode=required, or a stricter one, in the address");
+}
+
 static int connect_to(my_conn *conn, my_address *address, int64_t deadline, rowlock_error *err)
 {
     const char *password = getenv("MYSQL_PWD");
@@ -71,7 +82,7 @@ static int connect_to(my_conn *conn, my_address *address, int64_t deadline, rowl
         return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
                                "cannot connect: the server did not answer in time");
     if (connected < 0)
-        return my_connect_error(conn->mysql, err);
+        return tell_why(conn->mysql, err);
     /* The libraries have refused it before they sent a password; this is to be sure. */
     if (address->ssl_mode >= MY_SSL_REQUIRED && mysql_get_ssl_cipher(conn->mysql) == NULL)
         return rlk_fail(err, ROWLOCK_ECONNECT,

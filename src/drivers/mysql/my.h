@@ -120,7 +120,8 @@ void my_address_free(my_address *address);
 
 /* One of these ends before its deadline (rlk_clock_us()) or answers 0: then the connection can only
  * be closed. Answer 1: done; what came of it is in mysql_errno() and the out parameter; if there is
- * no connection, though, it is -1. */
+ * no connection, though, it is -1. Connecting may take the rest of a second more while the other
+ * side is silent in the handshake of TLS. */
 int my_client_connect(MYSQL *mysql, const my_address *address, int64_t deadline);
 int my_client_query(MYSQL *mysql, const char *sql, size_t length, rlk_spin *spin, int64_t deadline);
 int my_client_store(MYSQL *mysql, MYSQL_RES **out, int64_t deadline);

@@ -128,11 +128,9 @@ static void set_own_options(MYSQL *mysql, const my_address *address)
                                      [MY_SSL_REQUIRED] = SSL_MODE_REQUIRED,
                                      [MY_SSL_VERIFY_CA] = SSL_MODE_VERIFY_CA,
                                      [MY_SSL_VERIFY_IDENTITY] = SSL_MODE_VERIFY_IDENTITY};
-    unsigned long largest = 1024UL * 1024 * 1024;
     unsigned mode = SSL_MODE_PREFERRED;
     bool no = false;
 
-    mysql_options(mysql, MYSQL_OPT_MAX_ALLOWED_PACKET, &largest);
     if (address->ssl_mode != MY_SSL_DEFAULT)
         mysql_options(mysql, MYSQL_OPT_SSL_MODE, &modes[address->ssl_mode]);
     mysql_get_option(mysql, MYSQL_OPT_SSL_MODE, &mode);
@@ -207,6 +205,17 @@ static void forbid_files(MYSQL *mysql)
     mysql_set_local_infile_handler(mysql, refuse_file, read_no_file, close_no_file, say_why, NULL);
 }
 
+/* What answers depend on. There is no other way to take back what a file says of found rows, which
+ * would be counted in place of changed ones. */
+static void set_answers(MYSQL *mysql)
+{
+    unsigned long largest = 1024UL * 1024 * 1024;
+
+    mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    mysql_options(mysql, MYSQL_OPT_MAX_ALLOWED_PACKET, &largest);
+    mysql->options.client_flag &= ~(unsigned long)CLIENT_FOUND_ROWS;
+}
+
 MYSQL *my_client_new(const my_address *address)
 {
     MYSQL *mysql = mysql_init(NULL);
@@ -214,7 +223,7 @@ MYSQL *my_client_new(const my_address *address)
     if (mysql == NULL)
         return NULL;
     read_option_files(mysql);
-    mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    set_answers(mysql);
     set_address(mysql, address);
     set_own_options(mysql, address);
     forbid_files(mysql);

@@ -173,7 +173,7 @@ static int pg_open(void *memory, const rowlock_config *config, uint32_t timeout_
     conn->is_placed = config->schema != NULL && config->schema[0] != '\0';
     snprintf(conn->schema, sizeof conn->schema, "%s",
              conn->is_placed ? config->schema : PG_NOWHERE);
-    status = pg_connect_start(&conn->pg, config->address, timeout_ms, err);
+    status = pg_connect_start(&conn->pg, config->address, deadline, err);
     if (status != ROWLOCK_OK)
         return status;
     PQsetNoticeReceiver(conn->pg, ignore_notice, NULL);

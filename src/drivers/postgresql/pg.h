@@ -4,6 +4,7 @@
  *
  *   driver.c   the table of functions, opening and closing
  *   address.c  the user's address and the defaults that are added to it
+ *   hosts.c    names of hosts as addresses
  *   products.c servers that are refused, because they are not PostgreSQL
  *   acquire.c  acquire
  *   lease.c    renew, release, force_release
@@ -154,7 +155,21 @@ const rowlock_migration *pg_migration(int version);
 
 /* Starts to connect. EINVAL: not an address; the message never quotes it, as it may hold a
  * password. */
-int pg_connect_start(PGconn **out, const char *address, uint32_t timeout_ms, rowlock_error *err);
+int pg_connect_start(PGconn **out, const char *address, int64_t deadline, rowlock_error *err);
+
+/* ---- hosts.c */
+
+/* Lists as libpq takes them. */
+typedef struct pg_hosts {
+    int count; /* 0: nothing had to be looked up */
+    rlk_text names, addresses, ports;
+} pg_hosts;
+
+/* Looks the names among the hosts up; those that cannot be had in time are left out. ECONNECT: none
+ * is left. `out` is {0}; to be freed whatever the answer. */
+int pg_find_hosts(pg_hosts *out, const char *hosts, const char *ports, int64_t deadline,
+                  rowlock_error *err);
+void pg_hosts_free(pg_hosts *hosts);
 
 /* ---- products.c */
 

@@ -210,11 +210,12 @@ int lite_diagnose(void *conn, rowlock_finding_fn fn, void *payload, uint32_t tim
                   rowlock_error *err)
 {
     telling t = {.findings = {.fn = fn, .payload = payload}};
+    int64_t deadline_us = lite_deadline(timeout_ms);
     int status = lite_schema_version(conn, &t.version, timeout_ms, err);
 
     if (status == ROWLOCK_OK)
-        status = lite_call(conn, read_facts, &t.have, timeout_ms, err);
+        status = lite_call_until(conn, read_facts, &t.have, deadline_us, err);
     if (status == ROWLOCK_OK && t.have.bytes <= SMALL_FILE_BYTES)
-        status = lite_call(conn, read_pages, &t.have, timeout_ms, err);
-    return status == ROWLOCK_OK ? lite_call(conn, tell, &t, timeout_ms, err) : status;
+        status = lite_call_until(conn, read_pages, &t.have, deadline_us, err);
+    return status == ROWLOCK_OK ? lite_call_until(conn, tell, &t, deadline_us, err) : status;
 }

@@ -42,6 +42,12 @@ enum { LITE_PATH_MAX = 4096, LITE_BOOT_SIZE = 40, LITE_PREFIX_SIZE = 32, LITE_PR
  * large batch of renewals. */
 #define LITE_LOCK_WAIT_MS 500
 
+/* The same for each step of one who waits, which is repeated, and for its leaving the queue after
+ * the last one. Two steps and the leaving take no more than the above: so much longer than it was
+ * asked to may a call wait beside a transaction that writes. */
+#define LITE_TURN_WAIT_MS  100
+#define LITE_LEAVE_WAIT_MS 300
+
 typedef struct lite_conn {
     sqlite3 *db;
     sqlite3_stmt *statements[SQL_COUNT]; /* prepared on first use */
@@ -127,6 +133,12 @@ int lite_check_vfs(sqlite3 *db, const char *schema, int status, rowlock_error *e
 int lite_call(lite_conn *conn, int (*body)(lite_conn *conn, void *payload), void *payload,
               uint32_t timeout_ms, rowlock_error *err);
 
+/* The same with the time at which it must be done, for slots that make several calls: they have one
+ * timeout for all of them. */
+int lite_call_until(lite_conn *conn, int (*body)(lite_conn *conn, void *payload), void *payload,
+                    int64_t deadline_us, rowlock_error *err);
+int64_t lite_deadline(uint32_t timeout_ms);
+
 /* The prepared statement, NULL on failure; *status is set. Outside of a transaction it gets a new
  * reading of the clock. Bind, step, and give it back with lite_done(). */
 sqlite3_stmt *lite_statement(lite_conn *conn, enum sql_statement which, int *status);
@@ -198,7 +210,7 @@ int lite_is_live(lite_conn *conn, const rowlock_op *op, int64_t now_us, int *out
 int lite_was_locked_out(const lite_conn *conn, int status);
 
 /* `acquire` of one op with a ticket, by whoever has looked whether it is worth it. A call. */
-int lite_take_turn(lite_conn *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
+int lite_take_turn(lite_conn *conn, rowlock_op *op, int64_t deadline_us, rowlock_error *err);
 
 /* ---- queue.c */
 

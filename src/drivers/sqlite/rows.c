@@ -272,8 +272,10 @@ static int read_page(lite_conn *conn, void *payload)
 static int show_pages(lite_conn *conn, listing *l, rowlock_row_fn fn, void *payload,
                       uint32_t timeout_ms, rowlock_error *err)
 {
+    int64_t deadline_us = lite_deadline(timeout_ms);
+
     do {
-        int status = lite_call(conn, read_page, l, timeout_ms, err);
+        int status = lite_call_until(conn, read_page, l, deadline_us, err);
 
         if (status != ROWLOCK_OK)
             return status;
