@@ -140,13 +140,15 @@ SET @rowlock_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 START TRANSACTION;
 SELECT @rowlock_bad + COUNT(*) INTO @rowlock_bad
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
-           name  VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
-           owner VARCHAR(510) CHARACTER SET latin1 PATH '$[1]')) AS w
+           name    VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           owner   VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
+           attempt VARCHAR(32)  CHARACTER SET latin1 PATH '$[2]')) AS w
  WHERE @rowlock_bad = 0
    AND (SELECT 1
           FROM rowlock_locks AS k
          WHERE k.name = UNHEX(w.name)
            AND ({free k @rowlock_now} OR k.owner = UNHEX(w.owner))
+           AND NOT {stale_hex k w}
            FOR UPDATE SKIP LOCKED) IS NULL;
 
 -- Takes what is absent, expired, without holds or the owner's own, unless others wait for it and come
