@@ -26,6 +26,14 @@
 -- fragment: free = (ROW.hold_count = 0 OR ROW.expire_time <= NOW)
 -- When the last lease ends or ended; 0: it was given back.
 -- fragment: end = IF(ROW.hold_count > 0, ROW.expire_time, 0)
+--
+-- An acquire that arrives late, after its client has asked again and has even released: the row has a later
+-- attempt of the same owner and client. (The first half of an attempt is the client's, the second one counts.)
+-- fragment: stale = (ROW.owner = NOW.owner AND ROW.attempt > NOW.attempt AND LEFT(ROW.attempt, 8) = LEFT(NOW.attempt, 8))
+-- fragment: stale_hex = (ROW.owner = UNHEX(NOW.owner) AND ROW.attempt > UNHEX(NOW.attempt) AND LEFT(ROW.attempt, 8) = LEFT(UNHEX(NOW.attempt), 8))
+-- fragment: stale_one = (ROW.owner = @rowlock_owner AND ROW.attempt > @rowlock_attempt AND LEFT(ROW.attempt, 8) = LEFT(@rowlock_attempt, 8))
+-- ? owner, ? attempt, ? attempt
+-- fragment: stale_literal = (ROW.owner = ? AND ROW.attempt > ? AND LEFT(ROW.attempt, 8) = LEFT(?, 8))
 
 -- A primary that was demoted grants nothing, whatever the user may: what makes or extends a tenure has this
 -- condition, which is always true or error 1690, its own text with OFF in it. It is in the statement itself,
@@ -44,7 +52,8 @@ SET SESSION sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', autocommit = 1
 SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET SESSION TRANSACTION READ WRITE;
 
--- The last column: in clusters with several writers a named lock is known to one server alone.
+-- "many": in clusters with several writers a named lock is known to one server alone. "applies": MariaDB
+-- tells everybody how many replications run; MySQL is asked by `replica`.
 -- name: server
 SELECT VERSION(),
        CAST(@@read_only AS CHAR) NOT IN ('0', 'OFF') OR @@innodb_read_only,
@@ -54,7 +63,21 @@ SELECT VERSION(),
                /*!80000 performance_schema.global_variables */ AS v
          WHERE (v.variable_name = 'wsrep_cluster_address' AND v.variable_value <> '')
             OR (v.variable_name = 'group_replication_single_primary_mode'
-                AND v.variable_value = 'OFF')) AS many;
+                AND v.variable_value = 'OFF')) AS many,
+       @@version_comment,
+       (SELECT COUNT(*)
+          FROM /*M!100600 information_schema.global_status */
+               /*!80000 performance_schema.global_status */ AS s
+         WHERE s.variable_name = 'slaves_running'
+           AND s.variable_value <> '0') AS applies;
+
+-- Where the statements above are refused: by whom?
+-- name: product
+SELECT @@version_comment;
+
+-- Needs a privilege (REPLICATION CLIENT). Before 8.0.22 it shows something else, which has no such columns.
+-- name: replica
+SHOW /*!80022 REPLICA */ STATUS;
 
 -- The clock of the whole call: read when the request arrives. Being early is on the safe side.
 -- name: begin
@@ -77,12 +100,15 @@ START TRANSACTION;
 -- name: gate
 SELECT COUNT(*) INTO @rowlock_bad
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
-           name   VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
-           owner  VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
-           ticket BIGINT       PATH '$[8]',
-           upto   BIGINT       PATH '$[9]')) AS w
+           name    VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           owner   VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
+           attempt VARCHAR(32)  CHARACTER SET latin1 PATH '$[2]',
+           ticket  BIGINT       PATH '$[8]',
+           upto    BIGINT       PATH '$[9]')) AS w
        LEFT JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
- WHERE CASE WHEN {live l @rowlock_now}
+ WHERE CASE WHEN {stale_hex l w}
+            THEN 1
+            WHEN {live l @rowlock_now}
             THEN l.owner <> UNHEX(w.owner)
             WHEN l.wait_until <= @rowlock_now AND w.ticket = 0
             THEN 0
@@ -174,6 +200,7 @@ SELECT w.name, w.owner, @rowlock_now + (l.name IS NOT NULL), 1, w.attempt, @rowl
                           FROM rowlock_locks AS k
                          WHERE k.name = w.name
                            AND ({free k @rowlock_now} OR k.owner = w.owner)
+                           AND NOT {stale k w}
                            FOR UPDATE SKIP LOCKED)))
  ORDER BY w.i
 ON DUPLICATE KEY UPDATE
@@ -262,7 +289,8 @@ SELECT w.i,
                      AND q.expire_time > @rowlock_now
                    ORDER BY q.ticket
                    LIMIT 1) END                     AS queue,
-       l.fence <> @rowlock_now AND l.wait_until <= @rowlock_now AS free
+       l.fence <> @rowlock_now AND l.wait_until <= @rowlock_now AS free,
+       {stale_hex l w}                              AS stale
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
            i       INT          PATH '$[7]',
            name    VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
@@ -394,7 +422,7 @@ COMMIT;
 -- rows, so that nothing need be read. The row exists and is locked, so nothing is ever inserted. There is
 -- no plain read before, which would take a fifth longer: a row that is held is locked for the moment, so
 -- the driver sends this only where it expects a free one.
--- ? ttl, ? name, ? owner, ? attempt, ? note
+-- ? ttl, ? name, ? owner, ? attempt, ? attempt, ? owner, ? attempt, ? note
 -- name: acquire_free
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
@@ -406,6 +434,7 @@ SELECT l.name, '', 0, 0, '',
    AND l.name = ?
    AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+   AND NOT {stale_literal l}
    FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE
        fence        = LAST_INSERT_ID(GREATEST(rowlock_locks.fence + 1, VALUES(acquire_time))),
@@ -418,7 +447,7 @@ ON DUPLICATE KEY UPDATE
 
 -- The same on MariaDB, which can be told not to wait: without a SELECT from the table that is written it
 -- takes a tenth less. A locked row is error 1205 then. Assignments go from left to right.
--- ? owner, ? attempt, ? note, ? ttl, ? name
+-- ? owner, ? attempt, ? note, ? ttl, ? name, ? owner, ? attempt, ? attempt
 -- name: acquire_free_update
 UPDATE rowlock_locks AS l
    SET l.acquire_time = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
@@ -431,11 +460,13 @@ UPDATE rowlock_locks AS l
  WHERE {primary}
    AND l.name = ?
    AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
-   AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+   AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+   AND NOT {stale_literal l};
 
 -- The same where the last lock was marked as waited for: a mark lasts for longer than a wait, so the tickets are
 -- looked at, when the row is locked. Not above, since a condition costs time though it is not met.
--- ? ttl, ? name, ? name, ? tickets below this one come first, ? owner, ? attempt, ? note
+-- ? ttl, ? name, ? owner, ? attempt, ? attempt, ? name, ? tickets below this one come first, ? owner,
+-- ? attempt, ? note
 -- name: acquire_marked
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
@@ -446,6 +477,7 @@ SELECT l.name, '', 0, 0, '',
  WHERE {primary}
    AND l.name = ?
    AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
+   AND NOT {stale_literal l}
    AND (SELECT 1
           FROM rowlock_waiters AS q
          WHERE q.name = ?
@@ -463,7 +495,8 @@ ON DUPLICATE KEY UPDATE
        acquire_time = VALUES(acquire_time),
        expire_time  = VALUES(expire_time);
 
--- ? owner, ? attempt, ? note, ? ttl, ? name, ? name, ? tickets below this one come first
+-- ? owner, ? attempt, ? note, ? ttl, ? name, ? owner, ? attempt, ? attempt, ? name, ? tickets below this
+-- one come first
 -- name: acquire_marked_update
 UPDATE rowlock_locks AS l
    SET l.acquire_time = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
@@ -476,6 +509,7 @@ UPDATE rowlock_locks AS l
  WHERE {primary}
    AND l.name = ?
    AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
+   AND NOT {stale_literal l}
    AND (SELECT 1
           FROM rowlock_waiters AS q
          WHERE q.name = ?
@@ -541,6 +575,7 @@ SELECT w.name, w.owner, 0, 1, w.attempt,
  WHERE {primary}
    AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+   AND NOT {stale l w}
    FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE
        fence        = GREATEST(rowlock_locks.fence + 1, VALUES(acquire_time)),
@@ -635,7 +670,8 @@ SELECT w.name, w.owner, w.fence, IF(w.ttl = 0, 0, 1), w.attempt,
           AND l.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
           AND l.hold_count = 1,
           {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
-          AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+          AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+          AND NOT {stale l w})
    FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE
        fence        = IF(VALUES(hold_count) = 0, rowlock_locks.fence,
@@ -748,6 +784,7 @@ SELECT MAX(CASE WHEN {live l @rowlock_now} AND l.owner <> @rowlock_owner
                                    FROM rowlock_locks AS k
                                   WHERE k.name = @rowlock_name
                                     AND ({free k @rowlock_now} OR k.owner = @rowlock_owner)
+                                    AND NOT (@rowlock_ticket = 0 AND {stale_one k})
                                     FOR UPDATE SKIP LOCKED)
                 THEN 1
                 WHEN {live l @rowlock_now}
@@ -832,6 +869,7 @@ SELECT 0,
        l.owner,
        NULL                                         AS queue,
        @rowlock_bad = 0                             AS free,
+       @rowlock_ticket = 0 AND {stale_one l}        AS stale,
        @rowlock_bad = 2                             AS in_line
   FROM rowlock_locks AS l
  WHERE l.name = @rowlock_name;

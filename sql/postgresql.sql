@@ -31,6 +31,11 @@
 -- fragment: free = (ROW.hold_count = 0 OR ROW.expire_time <= NOW)
 -- When the last lease ends or ended; 0: it was given back.
 -- fragment: end = (CASE WHEN ROW.hold_count > 0 THEN ROW.expire_time ELSE 0 END)
+--
+-- An acquire that arrives late, after its client has asked again and has even released: the row has a later
+-- attempt of the same owner and client. (The first half of an attempt is the client's, the second one counts.)
+-- fragment: stale = (ROW.owner = NOW.owner AND ROW.attempt > NOW.attempt AND left(ROW.attempt::text, 18) = left(NOW.attempt::text, 18))
+-- fragment: stale_one = (ROW.owner = $2::text AND ROW.attempt > $5::uuid AND left(ROW.attempt::text, 18) = left($5::uuid::text, 18))
 
 -- name: acquire
 -- $1 names[]  $2 owners[]  $3 notes[]  $4 ttls[] in us  $5 attempts[]
@@ -69,6 +74,7 @@ WITH early AS MATERIALIZED (
         SELECT FROM want AS w
           JOIN rowlock_locks AS l ON l.name = ANY (ARRAY[w.name])
          WHERE l.owner <> w.owner AND {live l (SELECT now FROM early)}
+            OR {stale l w}
     )) AS is_barred
 -- Rows that look free or are the owner's own are locked, and looked at again under the lock.
 ), waited AS MATERIALIZED (
@@ -153,6 +159,7 @@ WITH early AS MATERIALIZED (
      CROSS JOIN clock AS c
      WHERE l.name = ANY (ARRAY[w.name])
        AND (SELECT is_open FROM gate)
+       AND NOT {stale l w}
     RETURNING l.name, w.ticket, l.fence, l.hold_count, l.expire_time - c.now AS ttl
 ), served AS (
     DELETE FROM rowlock_waiters AS q
@@ -163,14 +170,14 @@ WITH early AS MATERIALIZED (
        AND q.ticket = w.ticket
 )
 SELECT name, true AS acquired, fence, hold_count, ttl AS remaining, NULL AS holder,
-       NULL::bigint AS queue, false AS is_made
+       NULL::bigint AS queue, false AS is_made, false AS is_stale
   FROM taken
  UNION ALL
 -- An insert that had to wait carries a clock and a floor, and so a fence, from before. If a tenure of
 -- somebody else's came and was reaped since, the floor is not below it: the cast fails and undoes it all.
 SELECT name, true,
        CASE WHEN is_late THEN ('rowlock: slow, again: ' || name::text)::bigint ELSE fence END,
-       hold_count, ttl, NULL, NULL, true
+       hold_count, ttl, NULL, NULL, true, false
   FROM made
  UNION ALL
 -- What was not had, with what can be seen of the row. If all were to be had, and one that somebody
@@ -179,7 +186,7 @@ SELECT w.name, false,
        CASE WHEN $6 AND (SELECT is_open FROM gate)
             THEN ('rowlock: raced, again: ' || w.name::text)::bigint ELSE l.fence END,
        l.hold_count, {end l} - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
-       l.owner, w.queue, false
+       l.owner, w.queue, false, coalesce({stale l w}, false)
   FROM want AS w
   LEFT JOIN rowlock_locks AS l ON l.name = ANY (ARRAY[w.name])
  WHERE w.name NOT IN (SELECT name FROM taken UNION ALL SELECT name FROM made)
@@ -191,7 +198,7 @@ SELECT w.name, false,
 -- lease did, is taken without a look for it. A row that is made in spite of it (place 0) gets its mark
 -- from the next `look`.
 WITH seen AS MATERIALIZED (
-    SELECT l.owner, l.fence, l.hold_count, l.expire_time,
+    SELECT l.owner, l.fence, l.hold_count, l.expire_time, l.attempt,
            CASE WHEN l.wait_until <= l.expire_time THEN NULL ELSE (
                SELECT q.expire_time
                  FROM rowlock_waiters AS q
@@ -223,6 +230,7 @@ WITH seen AS MATERIALIZED (
            )
      WHERE l.name = $1::bytea
        AND (l.owner = $2::text OR {free l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint})
+       AND NOT {stale_one l}
        AND (l.wait_until <= l.expire_time
             OR $6::bigint = 0
             OR {live l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint}
@@ -253,13 +261,13 @@ WITH seen AS MATERIALIZED (
 )
 SELECT $1::bytea AS name, true AS acquired, fence, hold_count,
        expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS remaining,
-       NULL AS holder, NULL::bigint AS queue, is_made
+       NULL AS holder, NULL::bigint AS queue, is_made, false AS is_stale
   FROM had
  UNION ALL
 -- What was not had, and, if the row is free, the life of the first ticket.
 SELECT $1::bytea, false, s.fence, s.hold_count, {end s} - c.now, s.owner,
        CASE WHEN {live s c.now} IS NOT TRUE AND $6::bigint > 0
-            THEN s.queue - c.now END, false
+            THEN s.queue - c.now END, false, coalesce({stale_one s}, false)
   FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
  CROSS JOIN seen AS s
  WHERE NOT EXISTS (SELECT FROM had)
@@ -293,6 +301,7 @@ UPDATE rowlock_locks AS l
  WHERE l.name = ANY (ARRAY[w.name])
    AND CASE WHEN {free l w.now}
              AND l.wait_until <= l.expire_time
+             AND NOT {stale l w}
             THEN l.xmax = 0
                  OR EXISTS (SELECT FROM rowlock_locks AS k
                              WHERE k.ctid = l.ctid
@@ -315,6 +324,7 @@ UPDATE rowlock_locks AS l
  WHERE l.name = $1::bytea
    AND {free l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint}
    AND l.wait_until <= l.expire_time
+   AND NOT {stale_one l}
 RETURNING l.name, l.fence
 
 -- name: renew
@@ -480,7 +490,8 @@ UPDATE rowlock_locks AS l
                            AND l.expire_time > w.now
                            AND l.wait_until <= w.now
                       ELSE {free l w.now}
-                           AND l.wait_until <= l.expire_time END
+                           AND l.wait_until <= l.expire_time
+                           AND NOT {stale l w} END
             THEN l.xmax = 0
                  OR EXISTS (SELECT FROM rowlock_locks AS k
                              WHERE k.ctid = l.ctid

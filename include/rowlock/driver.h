@@ -51,7 +51,9 @@ typedef struct rowlock_op {
     const char *owner; /* 1..255 bytes of UTF-8, no control characters, NUL-terminated */
     const char *note;  /* acquire: at most 1000 bytes of the same kind; never NULL */
     int64_t ttl_us;    /* acquire, renew */
-    uint8_t attempt[ROWLOCK_ATTEMPT_SIZE]; /* random; a repeated call carries the same */
+    uint8_t attempt[ROWLOCK_ATTEMPT_SIZE]; /* a repeated call carries the same. The first half is
+                                            * the client's, at random; the other counts its calls,
+                                            * the most significant byte first */
     uint8_t seen[ROWLOCK_ATTEMPT_SIZE];    /* release: the row's attempt as last known; zeroes: any.
                                             * Out with BUSY: what it is */
     /* in (renew, release, force_release) and out (acquire) */
@@ -100,6 +102,10 @@ typedef struct rowlock_list_query {
     size_t starts_with_length;
     int expired;  /* nonzero: rows whose lease has ended, too */
     int reserved; /* 0 */
+    /* `list`, where size says that it is there: only names behind this one; NULL: all. The core
+     * passes over others, so that to ignore it costs time, no more. */
+    const char *after;
+    size_t after_length;
 } rowlock_list_query;
 
 /* A place in the byte order of names. */
@@ -165,6 +171,10 @@ struct rowlock_driver {
      *       hold_count 1, acquire_time now.
      *   live, owner equal: same fence; hold_count + 1, or unchanged if the row's attempt is the
      *       op's (a repeated call).
+     *   owner equal, free or live, and the row's attempt has the same first half as the op's and is
+     *       larger: the request is late, its client has gone on. LOST; writes nothing. (The core
+     *       asks again with a new attempt if it is still wanted. Not where a request cannot outlive
+     *       its call, as in SQLite; not by ticket, which can be used but once.)
      *   else: BUSY with holder, holder_fence, remaining_us; writes nothing, keeps no lock.
      * The first two set owner, attempt, note (kept if the op's is empty and the tenure goes on) and
      * expire_time = now + ttl_us (never earlier than it was while the tenure goes on: an outer hold

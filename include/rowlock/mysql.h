@@ -30,10 +30,15 @@
  *
  * A server with read_only is refused (ECONNECT, retryable) when connecting and by the statements
  * that acquire and renew, also for users whom read_only does not bind: a primary that is demoted
- * between two calls grants nothing. Whether a server replicates from another takes a privilege to
- * see and is not looked at: a replica must have read_only set. In transactions it is asked when
- * locking, and by rowlock_tx_commit(); on a connection of its own an application whose user may
- * write in spite of read_only can still COMMIT.
+ * between two calls grants nothing. In transactions it is asked when locking, and by
+ * rowlock_tx_commit(); on a connection of its own an application whose user may write in spite of
+ * read_only can still COMMIT. A server that applies the changes of another one is refused when
+ * connecting, also if it may be written, as in a ring of two; MySQL shows that only to users with
+ * REPLICATION CLIENT, so there set read_only on replicas.
+ *
+ * Servers that speak the protocol without locking as InnoDB does are refused by name (ECONNECT):
+ * TiDB, Vitess, SingleStore, OceanBase, PolarDB-X, MatrixOne, Dolt, StarRocks, Doris, ClickHouse,
+ * Databend.
  */
 #ifndef ROWLOCK_MYSQL_H
 #define ROWLOCK_MYSQL_H

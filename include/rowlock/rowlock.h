@@ -540,8 +540,10 @@ typedef struct rowlock_list_options {
 
 #define ROWLOCK_LIST_OPTIONS_INIT ROWLOCK_INIT_(rowlock_list_options)
 
-/* Calls fn for each held lock, in byte order of names. fn may use the client. OK also when fn
- * stopped it; else as rowlock_acquire(). Any thread. */
+/* Calls fn for each held lock, in byte order of names. fn may use the client. Rows are read in
+ * pages of 1,000, and no more than one is in memory; call_timeout_ms bounds each of them. It is no
+ * snapshot: what changes meanwhile may be shown or not, no name is shown twice. OK also when fn
+ * stopped it; else as rowlock_acquire(), after some rows perhaps. Any thread. */
 ROWLOCK_API int rowlock_list(rowlock_client *client, const rowlock_list_options *options,
                              rowlock_row_fn fn, void *payload, rowlock_error *err);
 
@@ -562,8 +564,8 @@ typedef int (*rowlock_waiter_fn)(const rowlock_waiter *waiter, void *payload);
 
 /* Calls fn for each waiter, in byte order of names, then in the order in which they are served; of
  * each client the first for each name. `expired` of the options is not looked at. fn may use the
- * client. OK also when fn stopped it; ENOTSUP (the driver has no queue); else as rowlock_acquire().
- * Any thread. */
+ * client. All of them are read into memory first, less than 900 bytes each. OK also when fn
+ * stopped it; ENOTSUP (the driver has no queue); else as rowlock_acquire(). Any thread. */
 ROWLOCK_API int rowlock_waiters(rowlock_client *client, const rowlock_list_options *options,
                                 rowlock_waiter_fn fn, void *payload, rowlock_error *err);
 

@@ -158,7 +158,7 @@ static int do_acquire(rowlock_client *client, void *conn, uint32_t timeout_ms, v
 {
     acquisition *a = arg;
 
-    return client->driver.acquire(conn, a->ops, a->n, 1, timeout_ms, err);
+    return rlk_send_acquire(client, conn, a->ops, a->n, 1, timeout_ms, err);
 }
 
 /* The lease never ends later than this. */

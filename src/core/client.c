@@ -185,7 +185,7 @@ static int create(rowlock_client **out, const rowlock_driver *driver, const char
     client->reap_retention_us = options->reap_retention_ms * 1000;
     no_random = rlk_owner_head(client->owner_head, sizeof client->owner_head);
     if (no_random == 0)
-        no_random = rlk_random(client->attempt, sizeof client->attempt);
+        no_random = rlk_random(&client->attempt, sizeof client->attempt);
     pthread_mutex_init(&client->mutex, NULL);
     rlk_cond_init(&client->changed);
     client->address = copy_of(address, &failed);

@@ -281,8 +281,8 @@ struct rowlock_client {
     char *place;          /* where the tables were found, under the mutex; NULL: not asked yet */
     char *owner;          /* or NULL: one for each thread */
     char owner_head[128]; /* of generated owners */
-    uint64_t attempt[2];  /* at random; attempts of this client are counted from here */
-    _Atomic uint64_t attempts;
+    uint64_t attempt;     /* at random: the first half of this client's attempts */
+    _Atomic uint64_t attempts; /* their number, which is the other half */
     int64_t ttl_us, call_timeout_us, connect_timeout_us, ticket_us;
     uint32_t max_connections[RLK_USES];
     int may_create; /* the database itself, while the client is being opened */
@@ -723,7 +723,17 @@ const char *rlk_owner(const rowlock_client *client, char buffer[ROWLOCK_OWNER_MA
 /* What the owners of a client begin with: host, pid, random bits. 0 or an errno. */
 int rlk_owner_head(char *out, size_t size);
 
-/* An attempt that no other call has. Any thread. */
+/* ---- stale.c */
+
+/* The driver's slots; where an acquire is told to be late, again with a new attempt, which is in
+ * the op then, or BUSY. */
+int rlk_send_acquire(rowlock_client *client, void *conn, rowlock_op *ops, size_t n, int all,
+                     uint32_t timeout_ms, rowlock_error *err);
+int rlk_send_exchange(rowlock_client *client, void *conn, rowlock_op *releases, size_t n,
+                      rowlock_op *acquires, size_t m, uint32_t timeout_ms, rowlock_error *err);
+
+/* An attempt that no other call has: larger than those that this client had before, byte by byte,
+ * and the same in its first half. Any thread. */
 void rlk_new_attempt(uint8_t out[ROWLOCK_ATTEMPT_SIZE], rowlock_client *client);
 
 /* Schema steps at open (schema.c). */

@@ -135,7 +135,7 @@ static int do_exchange(rowlock_client *client, void *conn, uint32_t timeout_ms, 
 {
     const pair *p = arg;
 
-    return client->driver.exchange(conn, p->release, 1, p->acquire, 1, timeout_ms, err);
+    return rlk_send_exchange(client, conn, p->release, 1, p->acquire, 1, timeout_ms, err);
 }
 
 static void copy_op(rlk_handing *to, const rowlock_op *op)

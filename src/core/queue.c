@@ -79,7 +79,7 @@ static int do_acquire(rowlock_client *client, void *conn, uint32_t timeout_ms, v
 {
     const queue *q = arg;
 
-    return client->driver.acquire(conn, q->ops, q->n, 1, timeout_ms, err);
+    return rlk_send_acquire(client, conn, q->ops, q->n, 1, timeout_ms, err);
 }
 
 static int do_try(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,

@@ -7,6 +7,7 @@
 
 #include "core.h"
 #include "random.h"
+#include "thread.h"
 
 #define PAUSE_US INT64_C(1000)
 
@@ -208,7 +209,7 @@ static void part_with(parting *p, int rc, const rowlock_error *why)
     rlk_leave(p->client);
 }
 
-int rowlock_release_many(int *statuses, rowlock_lock **locks, size_t n, rowlock_error *err)
+static int release_many(int *statuses, rowlock_lock **locks, size_t n, rowlock_error *err)
 {
     parting p = {0};
     rowlock_error why;
@@ -229,5 +230,16 @@ int rowlock_release_many(int *statuses, rowlock_lock **locks, size_t n, rowlock_
     free(p.parts);
     free(p.ops);
     free(p.of);
+    return rc;
+}
+
+/* Handles are freed when the client has been left already. */
+int rowlock_release_many(int *statuses, rowlock_lock **locks, size_t n, rowlock_error *err)
+{
+    int rc;
+
+    rlk_cancel_disable();
+    rc = release_many(statuses, locks, n, err);
+    rlk_cancel_enable();
     return rc;
 }

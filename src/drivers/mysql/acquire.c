@@ -48,11 +48,13 @@ int my_has_ticket(const rowlock_op *ops, size_t n)
     return 0;
 }
 
-/* The columns of my_read_acquired(), then free */
+/* The columns of my_read_acquired(), then free, stale */
 static void read_taken(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
 {
     my_read_acquired(conn, op, row, lengths);
     conn->met_free += op->status == ROWLOCK_OK && op->hold_count == 1 && my_int(row[8]) != 0;
+    if (my_int(row[9]) != 0 && op->status != ROWLOCK_OK)
+        op->status = ROWLOCK_LOST;
 }
 
 /* The same, then in_line */
@@ -60,7 +62,7 @@ static void read_taken_one(my_conn *conn, rowlock_op *op, MYSQL_ROW row,
                            const unsigned long *lengths)
 {
     read_taken(conn, op, row, lengths);
-    conn->in_line = my_int(row[9]) != 0;
+    conn->in_line = my_int(row[10]) != 0;
 }
 
 /* Others come first: how long the first of them lives. Still open if there is nobody any more. */
@@ -212,7 +214,8 @@ static int acquire_all(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadlin
 
         if (status != ROWLOCK_OK || my_count_status(ops, n, ROWLOCK_OK) == n)
             return status;
-        if (my_count_status(ops, n, ROWLOCK_BUSY) > 0 || !my_patience_pause(&patience))
+        if (my_count_status(ops, n, ROWLOCK_BUSY) + my_count_status(ops, n, ROWLOCK_LOST) > 0 ||
+            !my_patience_pause(&patience))
             break;
     }
     for (size_t i = 0; i < n; i++) {

@@ -22,7 +22,68 @@ static int check_version(const char *version, rowlock_error *err)
                     version);
 }
 
-/* Sets the session up and looks at the server, in one round trip. */
+/* A question that may well be refused, whatever for: NULL then. */
+static MYSQL_RES *ask(my_conn *conn, enum sql_statement which, int64_t deadline)
+{
+    const char *sql = sql_text[which];
+    MYSQL_RES *result = NULL;
+
+    if (my_client_query(conn->mysql, sql, strlen(sql), &conn->spin, deadline) &&
+        (mysql_errno(conn->mysql) != 0 || my_client_store(conn->mysql, &result, deadline)))
+        return result;
+    conn->dead = 1;
+    return NULL;
+}
+
+/* Our first statements were refused. If that is so because it is none of our servers, that is the
+ * better answer. */
+static int explain_refusal(my_conn *conn, int64_t deadline, int status, rowlock_error *err)
+{
+    MYSQL_RES *result = conn->dead ? NULL : ask(conn, SQL_PRODUCT, deadline);
+    MYSQL_ROW row = result == NULL ? NULL : mysql_fetch_row(result);
+
+    if (row != NULL && my_check_product(NULL, row[0], err) != ROWLOCK_OK)
+        status = ROWLOCK_ECONNECT;
+    mysql_free_result(result);
+    return status;
+}
+
+/* Is a replication running on MySQL, as far as the user may see? */
+static int applies_changes(my_conn *conn, int64_t deadline)
+{
+    MYSQL_RES *result = ask(conn, SQL_REPLICA, deadline);
+    unsigned columns = result == NULL ? 0 : mysql_num_fields(result);
+    MYSQL_ROW row;
+    int found = 0;
+
+    while (result != NULL && (row = mysql_fetch_row(result)) != NULL) {
+        for (unsigned i = 0; i < columns; i++)
+            found |=
+                strcmp(mysql_fetch_field_direct(result, i)->name, "Replica_SQL_Running") == 0 &&
+                row[i] != NULL && strcmp(row[i], "Yes") == 0;
+    }
+    mysql_free_result(result);
+    return found;
+}
+
+/* version, read-only, packet size, many, comment, applies */
+static int check_server(MYSQL_ROW row, rowlock_error *err)
+{
+    int status;
+
+    if (row == NULL || row[0] == NULL)
+        return rlk_fail(err, ROWLOCK_ECONNECT, "the server does not tell its version");
+    status = my_check_product(row[0], row[4], err);
+    if (status == ROWLOCK_OK)
+        status = check_version(row[0], err);
+    if (status == ROWLOCK_OK && my_int(row[1]) != 0)
+        status = rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, MY_READ_ONLY);
+    if (status == ROWLOCK_OK && my_int(row[5]) != 0)
+        status = rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, MY_REPLICA);
+    return status;
+}
+
+/* Sets the session up and looks at the server, in one round trip; MySQL takes another one. */
 static int start_session(my_conn *conn, int64_t deadline, rowlock_error *err)
 {
     MYSQL_RES *result = NULL;
@@ -37,19 +98,17 @@ static int start_session(my_conn *conn, int64_t deadline, rowlock_error *err)
     if (status == ROWLOCK_EUNKNOWN && err != NULL)
         err->status = ROWLOCK_ECONNECT;
     if (status != ROWLOCK_OK)
-        return status == ROWLOCK_EUNKNOWN ? ROWLOCK_ECONNECT : status;
+        return status == ROWLOCK_EUNKNOWN ? ROWLOCK_ECONNECT
+                                          : explain_refusal(conn, deadline, status, err);
     row = mysql_fetch_row(result);
-    if (row == NULL || row[0] == NULL)
-        status = rlk_fail(err, ROWLOCK_ECONNECT, "the server does not tell its version");
-    else if (my_int(row[1]) != 0)
-        status = rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, MY_READ_ONLY);
-    else
-        status = check_version(row[0], err);
+    status = check_server(row, err);
     if (status == ROWLOCK_OK) {
         conn->packet_max = (size_t)my_int(row[2]);
         conn->no_bells = my_int(row[3]) != 0;
     }
     mysql_free_result(result);
+    if (status == ROWLOCK_OK && !my_is_maria(conn) && applies_changes(conn, deadline))
+        status = rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, MY_REPLICA);
     return status;
 }
 
@@ -108,6 +167,8 @@ static int connect_to(my_conn *conn, my_address *address, int64_t deadline, rowl
     if (address->ssl_mode >= MY_SSL_REQUIRED && mysql_get_ssl_cipher(conn->mysql) == NULL)
         return rlk_fail(err, ROWLOCK_ECONNECT,
                         "cannot connect: the server offers no TLS, which the address asks for");
+    if (my_check_product(mysql_get_server_info(conn->mysql), NULL, err) != ROWLOCK_OK)
+        return ROWLOCK_ECONNECT;
     conn->dead = 0;
     my_client_keep_alive(conn->mysql);
     return start_session(conn, deadline, err);

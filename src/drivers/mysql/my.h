@@ -3,6 +3,7 @@
  * The MySQL and MariaDB driver's inside.
  *
  *   driver.c    the table, opening and closing
+ *   products.c  servers that are refused, because they are neither MySQL nor MariaDB
  *   address.c   mysql://user:password@host:port/database?...
  *   client.c    the two client libraries, made one; every wait ends by a deadline
  *   options.c   option files and address as the libraries' options: TLS, passwords
@@ -202,9 +203,14 @@ int my_is_denied(int code); /* a privilege is missing */
 /* Was it refused because the server is read-only? See sql/mysql.sql. */
 int my_is_read_only(MYSQL *mysql);
 #define MY_READ_ONLY "the server is read-only: connect to the primary"
+#define MY_REPLICA \
+    "the server replicates from another one: connect to the primary, or stop the replication"
 
 /* Frees what a connection has but its MYSQL *. */
 void my_conn_free(my_conn *conn);
+
+/* ECONNECT if it is a product that only speaks the protocol. The comment may be NULL. */
+int my_check_product(const char *version, const char *comment, rowlock_error *err);
 
 /* An error while connecting. */
 int my_connect_error(MYSQL *mysql, rowlock_error *err);
