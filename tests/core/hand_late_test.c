@@ -168,12 +168,30 @@ static void test_who_is_cancelled_and_may_have_been_given_it_does_not_know(void 
     play_unknown(1);
 }
 
+/* It was had in the database, and who releases will take it back: it must not find that out and
+ * keep it. */
+static void test_who_has_given_up_does_not_have_what_is_taken_back(void **state)
+{
+    (void)state;
+    is_gate_behind = 1;
+    comers[0].options.wait_ms = 200;
+    come(&comers[0]);
+    release_up_to_the_gate();
+    assert_true(fake_is_live("a"));
+    let_time_pass(&comers[0], 50 * MS);
+    assert_status(EUNKNOWN, comers[0].status);
+    assert_null(comers[0].lock);
+    assert_status(OK, open_gate());
+    assert_false(fake_is_live("a"));
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(test_who_has_no_time_left_is_given_nothing),
+        CASE(test_who_has_given_up_does_not_have_what_is_taken_back),
         CASE(test_who_may_have_been_given_it_does_not_know),
         CASE(test_who_is_cancelled_and_may_have_been_given_it_does_not_know),
         CASE(test_cancel_beside_a_lost_answer),
