@@ -53,6 +53,7 @@ enum bench_load_id {
     LOAD_BUSY,      /* asking for what somebody else holds */
     LOAD_REENTRY,   /* taking what one has, and giving it back */
     LOAD_RENEW,     /* 10,000 held locks kept */
+    LOAD_BESIDE,    /* the cycle beside 100,000 of them */
     LOAD_TABLE,     /* the cycle in a table of a million rows */
     LOAD_REAP,      /* deleting a million old rows, and who locks meanwhile */
     LOAD_COUNT
@@ -85,7 +86,8 @@ struct bench_rival {
     int (*hold)(void *session, size_t n, int ttl_ms);
     int (*renew)(void *session, uint64_t *renewed);
     int (*drop)(void *session);
-    int is_paced; /* it renews by itself, when a third of the ttl has passed */
+    int (*look)(void *session); /* asks for the client's numbers, once */
+    int is_paced;               /* it renews by itself, when a third of the ttl has passed */
     /* Makes the tables BENCH_LONG, with n old rows, and BENCH_SHORT, with none; deletes some of the
      * session's table, and says how many. */
     int (*fill)(const bench_rival *rival, uint64_t n);

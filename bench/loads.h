@@ -22,6 +22,6 @@ int bench_cycles(bench_worker *w);
 int bench_warm(bench_worker *w);
 
 extern const bench_load bench_load_cycle, bench_load_hand, bench_load_hand_proc, bench_load_busy,
-    bench_load_reentry, bench_load_renew, bench_load_table, bench_load_reap;
+    bench_load_reentry, bench_load_renew, bench_load_beside, bench_load_table, bench_load_reap;
 
 #endif

@@ -12,9 +12,11 @@
 #include "options.h"
 
 const bench_load *const bench_loads[] = {
-    &bench_load_cycle, &bench_load_hand,    &bench_load_hand_proc,
-    &bench_load_busy,  &bench_load_reentry, &bench_load_renew,
-    &bench_load_table, &bench_load_reap,    NULL,
+    &bench_load_cycle,     &bench_load_hand,
+    &bench_load_hand_proc, &bench_load_busy,
+    &bench_load_reentry,   &bench_load_renew,
+    &bench_load_beside,    &bench_load_table,
+    &bench_load_reap,      NULL,
 };
 
 static int is_here(const bench_rival *rival)

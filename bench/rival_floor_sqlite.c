@@ -66,6 +66,8 @@ static int open_session(void **out, const bench_rival *rival, void *shared)
         sqlite3_exec(s->db, sql_text[SQL_SYNC_NORMAL], NULL, NULL, NULL) ||
         sqlite3_create_function(s->db, "rowlock_now", 0, SQLITE_UTF8 | SQLITE_INNOCUOUS, s, now,
                                 NULL, NULL) ||
+        sqlite3_create_function(s->db, "rowlock_fence", 0, SQLITE_UTF8 | SQLITE_INNOCUOUS, s, now,
+                                NULL, NULL) ||
         sqlite3_prepare_v3(s->db, sql_text[SQL_ACQUIRE], -1, SQLITE_PREPARE_PERSISTENT, &s->acquire,
                            NULL) ||
         sqlite3_prepare_v3(s->db, sql_text[SQL_RELEASE], -1, SQLITE_PREPARE_PERSISTENT, &s->release,

@@ -33,6 +33,8 @@ function(rlk_library name component)
     if(BUILD_SHARED_LIBS)
         target_link_options(${name} PRIVATE
                             LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/rowlock.map)
+        # A thread that looks a name up may still run after the last client was closed.
+        target_link_options(${name} PRIVATE LINKER:-z,nodelete)
         if(NOT ROWLOCK_SANITIZE)
             target_link_options(${name} PRIVATE LINKER:-z,defs)
         endif()

@@ -18,11 +18,22 @@
 -- UPDATE and DELETE that join say FORCE INDEX (PRIMARY): MariaDB 11 reads, and locks, all rows of a
 -- small table otherwise, and so waits for those of others.
 --
+-- Fences rise per name. While a row is there its own fence sees to that; a row that is made has one above
+-- the floor (rowlock_floor), to which `reap` has raised it before it deleted a row. See sql/README.md.
+--
 -- A lease lives while it has holds and its time has not passed: a clock that was set back brings none back.
 -- fragment: live = (ROW.hold_count > 0 AND ROW.expire_time > NOW)
 -- fragment: free = (ROW.hold_count = 0 OR ROW.expire_time <= NOW)
 -- When the last lease ends or ended; 0: it was given back.
 -- fragment: end = IF(ROW.hold_count > 0, ROW.expire_time, 0)
+--
+-- An acquire that arrives late, after its client has asked again and has even released: the row has a later
+-- attempt of the same owner and client. (The first half of an attempt is the client's, the second one counts.)
+-- fragment: stale = (ROW.owner = NOW.owner AND ROW.attempt > NOW.attempt AND LEFT(ROW.attempt, 8) = LEFT(NOW.attempt, 8))
+-- fragment: stale_hex = (ROW.owner = UNHEX(NOW.owner) AND ROW.attempt > UNHEX(NOW.attempt) AND LEFT(ROW.attempt, 8) = LEFT(UNHEX(NOW.attempt), 8))
+-- fragment: stale_one = (ROW.owner = @rowlock_owner AND ROW.attempt > @rowlock_attempt AND LEFT(ROW.attempt, 8) = LEFT(@rowlock_attempt, 8))
+-- ? owner, ? attempt, ? attempt
+-- fragment: stale_literal = (ROW.owner = ? AND ROW.attempt > ? AND LEFT(ROW.attempt, 8) = LEFT(?, 8))
 
 -- A primary that was demoted grants nothing, whatever the user may: what makes or extends a tenure has this
 -- condition, which is always true or error 1690, its own text with OFF in it. It is in the statement itself,
@@ -41,7 +52,8 @@ SET SESSION sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', autocommit = 1
 SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET SESSION TRANSACTION READ WRITE;
 
--- The last column: in clusters with several writers a named lock is known to one server alone.
+-- "many": in clusters with several writers a named lock is known to one server alone. "applies": MariaDB
+-- tells everybody how many replications run; MySQL is asked by `replica`.
 -- name: server
 SELECT VERSION(),
        CAST(@@read_only AS CHAR) NOT IN ('0', 'OFF') OR @@innodb_read_only,
@@ -51,7 +63,21 @@ SELECT VERSION(),
                /*!80000 performance_schema.global_variables */ AS v
          WHERE (v.variable_name = 'wsrep_cluster_address' AND v.variable_value <> '')
             OR (v.variable_name = 'group_replication_single_primary_mode'
-                AND v.variable_value = 'OFF')) AS many;
+                AND v.variable_value = 'OFF')) AS many,
+       @@version_comment,
+       (SELECT COUNT(*)
+          FROM /*M!100600 information_schema.global_status */
+               /*!80000 performance_schema.global_status */ AS s
+         WHERE s.variable_name = 'slaves_running'
+           AND s.variable_value <> '0') AS applies;
+
+-- Where the statements above are refused: by whom?
+-- name: product
+SELECT @@version_comment;
+
+-- Needs a privilege (REPLICATION CLIENT). Before 8.0.22 it shows something else, which has no such columns.
+-- name: replica
+SHOW /*!80022 REPLICA */ STATUS;
 
 -- The clock of the whole call: read when the request arrives. Being early is on the safe side.
 -- name: begin
@@ -64,20 +90,25 @@ SET @rowlock_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
 START TRANSACTION;
 
 -- All or none. Counts the rows that others hold or wait for; if there are none, creates what is absent as free rows,
--- in a transaction of its own, and then counts the rows that are locked at this moment. Rows are
+-- in a transaction of its own, then locks all of them and counts those that it could not: held, locked by
+-- others, or reaped meanwhile. With all of them locked nothing can come in between any more. Rows are
 -- created beforehand because a later failure would undo their insertion, and whoever waits for an
--- insertion that is undone is left with a gap lock: two of them deadlock. The clock is read again once
--- they are there, so that no fence is older than its row. The scalar subquery cannot become a join,
--- which might read, and lock, the whole table.
+-- insertion that is undone is left with a gap lock: two of them deadlock. Nobody raises the floor while
+-- they are made. The clock is read again once they are there, so that no fence is older than its row. The
+-- scalar subqueries cannot become joins, which might read, and lock, the whole table; the floor is asked for
+-- where a row is absent.
 -- name: gate
 SELECT COUNT(*) INTO @rowlock_bad
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
-           name   VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
-           owner  VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
-           ticket BIGINT       PATH '$[8]',
-           upto   BIGINT       PATH '$[9]')) AS w
+           name    VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           owner   VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
+           attempt VARCHAR(32)  CHARACTER SET latin1 PATH '$[2]',
+           ticket  BIGINT       PATH '$[8]',
+           upto    BIGINT       PATH '$[9]')) AS w
        LEFT JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
- WHERE CASE WHEN {live l @rowlock_now}
+ WHERE CASE WHEN {stale_hex l w}
+            THEN 1
+            WHEN {live l @rowlock_now}
             THEN l.owner <> UNHEX(w.owner)
             WHEN l.wait_until <= @rowlock_now AND w.ticket = 0
             THEN 0
@@ -89,7 +120,12 @@ SELECT COUNT(*) INTO @rowlock_bad
                             AND q.expire_time > @rowlock_now) END;
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
-SELECT UNHEX(w.name), '', @rowlock_now, 0, '', @rowlock_now, @rowlock_now
+SELECT UNHEX(w.name), '',
+       GREATEST(@rowlock_now, (SELECT f.fence
+                                 FROM rowlock_floor AS f
+                                WHERE f.id = IF(l.name IS NULL, 1, 0)
+                                 LOCK IN SHARE MODE)),
+       0, '', @rowlock_now, @rowlock_now
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
            i    INT          PATH '$[7]',
            name VARCHAR(510) CHARACTER SET latin1 PATH '$[0]')) AS w
@@ -104,14 +140,15 @@ SET @rowlock_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 START TRANSACTION;
 SELECT @rowlock_bad + COUNT(*) INTO @rowlock_bad
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
-           name  VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
-           owner VARCHAR(510) CHARACTER SET latin1 PATH '$[1]')) AS w
-       STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
+           name    VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           owner   VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
+           attempt VARCHAR(32)  CHARACTER SET latin1 PATH '$[2]')) AS w
  WHERE @rowlock_bad = 0
    AND (SELECT 1
           FROM rowlock_locks AS k
          WHERE k.name = UNHEX(w.name)
            AND ({free k @rowlock_now} OR k.owner = UNHEX(w.owner))
+           AND NOT {stale_hex k w}
            FOR UPDATE SKIP LOCKED) IS NULL;
 
 -- Takes what is absent, expired, without holds or the owner's own, unless others wait for it and come
@@ -121,15 +158,10 @@ SELECT @rowlock_bad + COUNT(*) INTO @rowlock_bad
 -- tenure goes on without a hold, also not the owner's own. The first assignment says so to all others,
 -- which go from left to right; the last one gives the column its value.
 --
--- A row that somebody created after the plain read is decided on again under its lock; if all are
--- wanted and it is not to be had (it was reaped and created again), the sum leaves the range of BIGINT
--- (error 1690), and the statement undoes itself.
+-- A row that somebody created after the plain read is decided on again under its lock.
 --
--- A new row that was more than a second in the making is called late: its fence was made before it was
--- there, and in so long a time another tenure might have come, gone and been reaped. The driver frees
--- it and asks again; then the row is there, and its fence is made under its lock. A batch may well take
--- a second every time, so here a fence tells which row was new: it is @rowlock_now, and above it for a
--- row that the plain read has found.
+-- The fence of a new row was made before it was there: acquire_floor follows. It is @rowlock_now, and
+-- above it for a row that the plain read has found, which the answer uses.
 -- name: acquire
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time, ticket, note)
@@ -170,15 +202,14 @@ SELECT w.name, w.owner, @rowlock_now + (l.name IS NOT NULL), 1, w.attempt, @rowl
                           FROM rowlock_locks AS k
                          WHERE k.name = w.name
                            AND ({free k @rowlock_now} OR k.owner = w.owner)
+                           AND NOT {stale k w}
                            FOR UPDATE SKIP LOCKED)))
  ORDER BY w.i
 ON DUPLICATE KEY UPDATE
        expire_time  = IF(rowlock_locks.hold_count = 0, 0, rowlock_locks.expire_time),
        fence        = IF(rowlock_locks.expire_time <= @rowlock_now,
                          GREATEST(rowlock_locks.fence + 1, VALUES(fence)),
-                         rowlock_locks.fence + IF(@rowlock_all
-                                                  AND rowlock_locks.owner <> VALUES(owner),
-                                                  9223372036854775807, 0)),
+                         rowlock_locks.fence),
        hold_count   = IF(rowlock_locks.expire_time <= @rowlock_now,
                          1,
                          rowlock_locks.hold_count + (rowlock_locks.owner = VALUES(owner)
@@ -198,6 +229,27 @@ ON DUPLICATE KEY UPDATE
        expire_time  = IF(rowlock_locks.owner = VALUES(owner),
                          GREATEST(rowlock_locks.expire_time, VALUES(expire_time)),
                          rowlock_locks.expire_time);
+
+-- Raises new tenures above the floor, as it is now that their rows are there. Another tenure may have come,
+-- gone and been reaped before that, with a later clock. Plain reads, so that no row of others is locked.
+-- name: acquire_floor
+INSERT INTO rowlock_locks
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
+SELECT l.name, '', f.fence + 1, 0, '', 0, 0
+  FROM rowlock_floor AS f
+       STRAIGHT_JOIN JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
+           name    VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
+           owner   VARCHAR(510) CHARACTER SET latin1 PATH '$[1]',
+           attempt VARCHAR(32)  CHARACTER SET latin1 PATH '$[2]')) AS w
+       STRAIGHT_JOIN rowlock_locks AS l ON l.name = UNHEX(w.name)
+ WHERE f.id = 1
+   AND f.fence >= @rowlock_now
+   AND l.owner = UNHEX(w.owner)
+   AND l.attempt = UNHEX(w.attempt)
+   AND l.acquire_time = @rowlock_now
+   AND l.fence <= f.fence
+ON DUPLICATE KEY UPDATE
+       fence = VALUES(fence);
 
 -- Takes the tickets of what was acquired off the queue.
 -- name: acquire_off
@@ -229,8 +281,6 @@ SELECT w.i,
        l.hold_count,
        l.expire_time - @rowlock_now                 AS remaining,
        l.owner,
-       l.fence = @rowlock_now
-       AND TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late,
        CASE WHEN {live l @rowlock_now} THEN NULL
             WHEN l.wait_until <= @rowlock_now AND w.ticket = 0     THEN NULL
             ELSE (SELECT q.expire_time - @rowlock_now
@@ -241,7 +291,8 @@ SELECT w.i,
                      AND q.expire_time > @rowlock_now
                    ORDER BY q.ticket
                    LIMIT 1) END                     AS queue,
-       l.fence <> @rowlock_now AND l.wait_until <= @rowlock_now AS free
+       l.fence <> @rowlock_now AND l.wait_until <= @rowlock_now AS free,
+       {stale_hex l w}                              AS stale
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
            i       INT          PATH '$[7]',
            name    VARCHAR(510) CHARACTER SET latin1 PATH '$[0]',
@@ -373,7 +424,7 @@ COMMIT;
 -- rows, so that nothing need be read. The row exists and is locked, so nothing is ever inserted. There is
 -- no plain read before, which would take a fifth longer: a row that is held is locked for the moment, so
 -- the driver sends this only where it expects a free one.
--- ? ttl, ? name, ? owner, ? attempt, ? note
+-- ? ttl, ? name, ? owner, ? attempt, ? attempt, ? owner, ? attempt, ? note
 -- name: acquire_free
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
@@ -385,6 +436,7 @@ SELECT l.name, '', 0, 0, '',
    AND l.name = ?
    AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+   AND NOT {stale_literal l}
    FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE
        fence        = LAST_INSERT_ID(GREATEST(rowlock_locks.fence + 1, VALUES(acquire_time))),
@@ -397,7 +449,7 @@ ON DUPLICATE KEY UPDATE
 
 -- The same on MariaDB, which can be told not to wait: without a SELECT from the table that is written it
 -- takes a tenth less. A locked row is error 1205 then. Assignments go from left to right.
--- ? owner, ? attempt, ? note, ? ttl, ? name
+-- ? owner, ? attempt, ? note, ? ttl, ? name, ? owner, ? attempt, ? attempt
 -- name: acquire_free_update
 UPDATE rowlock_locks AS l
    SET l.acquire_time = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
@@ -410,11 +462,13 @@ UPDATE rowlock_locks AS l
  WHERE {primary}
    AND l.name = ?
    AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
-   AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+   AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+   AND NOT {stale_literal l};
 
 -- The same where the last lock was marked as waited for: a mark lasts for longer than a wait, so the tickets are
 -- looked at, when the row is locked. Not above, since a condition costs time though it is not met.
--- ? ttl, ? name, ? name, ? tickets below this one come first, ? owner, ? attempt, ? note
+-- ? ttl, ? name, ? owner, ? attempt, ? attempt, ? name, ? tickets below this one come first, ? owner,
+-- ? attempt, ? note
 -- name: acquire_marked
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
@@ -425,6 +479,7 @@ SELECT l.name, '', 0, 0, '',
  WHERE {primary}
    AND l.name = ?
    AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
+   AND NOT {stale_literal l}
    AND (SELECT 1
           FROM rowlock_waiters AS q
          WHERE q.name = ?
@@ -442,7 +497,8 @@ ON DUPLICATE KEY UPDATE
        acquire_time = VALUES(acquire_time),
        expire_time  = VALUES(expire_time);
 
--- ? owner, ? attempt, ? note, ? ttl, ? name, ? name, ? tickets below this one come first
+-- ? owner, ? attempt, ? note, ? ttl, ? name, ? owner, ? attempt, ? attempt, ? name, ? tickets below this
+-- one come first
 -- name: acquire_marked_update
 UPDATE rowlock_locks AS l
    SET l.acquire_time = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
@@ -455,6 +511,7 @@ UPDATE rowlock_locks AS l
  WHERE {primary}
    AND l.name = ?
    AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
+   AND NOT {stale_literal l}
    AND (SELECT 1
           FROM rowlock_waiters AS q
          WHERE q.name = ?
@@ -520,6 +577,7 @@ SELECT w.name, w.owner, 0, 1, w.attempt,
  WHERE {primary}
    AND {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
    AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+   AND NOT {stale l w}
    FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE
        fence        = GREATEST(rowlock_locks.fence + 1, VALUES(acquire_time)),
@@ -614,7 +672,8 @@ SELECT w.name, w.owner, w.fence, IF(w.ttl = 0, 0, 1), w.attempt,
           AND l.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
           AND l.hold_count = 1,
           {free l TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))}
-          AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+          AND l.wait_until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+          AND NOT {stale l w})
    FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE
        fence        = IF(VALUES(hold_count) = 0, rowlock_locks.fence,
@@ -678,7 +737,6 @@ SELECT 0,
        l.hold_count,
        l.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS remaining,
        l.owner,
-       0                                            AS late,
        NULL                                         AS queue
   FROM rowlock_locks AS l
  WHERE l.name = ?;
@@ -693,7 +751,6 @@ SELECT 0,
        l.hold_count,
        l.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS remaining,
        l.owner,
-       0                                            AS late,
        (SELECT q.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
           FROM rowlock_waiters AS q
          WHERE q.name = l.name
@@ -729,6 +786,7 @@ SELECT MAX(CASE WHEN {live l @rowlock_now} AND l.owner <> @rowlock_owner
                                    FROM rowlock_locks AS k
                                   WHERE k.name = @rowlock_name
                                     AND ({free k @rowlock_now} OR k.owner = @rowlock_owner)
+                                    AND NOT (@rowlock_ticket = 0 AND {stale_one k})
                                     FOR UPDATE SKIP LOCKED)
                 THEN 1
                 WHEN {live l @rowlock_now}
@@ -780,6 +838,23 @@ ON DUPLICATE KEY UPDATE
                          GREATEST(rowlock_locks.expire_time, VALUES(expire_time)),
                          rowlock_locks.expire_time);
 
+-- As acquire_floor, for a row that was absent.
+-- name: acquire_one_floor
+INSERT INTO rowlock_locks
+       (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
+SELECT l.name, '', f.fence + 1, 0, '', 0, 0
+  FROM rowlock_floor AS f
+       STRAIGHT_JOIN rowlock_locks AS l ON l.name = @rowlock_name
+ WHERE @rowlock_bad IS NULL
+   AND f.id = 1
+   AND f.fence >= @rowlock_now
+   AND l.owner = @rowlock_owner
+   AND l.attempt = @rowlock_attempt
+   AND l.acquire_time = @rowlock_now
+   AND l.fence <= f.fence
+ON DUPLICATE KEY UPDATE
+       fence = VALUES(fence);
+
 -- Takes the ticket off the queue, if something came of it.
 -- name: acquire_one_off
 DELETE FROM rowlock_waiters
@@ -794,9 +869,9 @@ SELECT 0,
        l.hold_count,
        l.expire_time - @rowlock_now                 AS remaining,
        l.owner,
-       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late,
        NULL                                         AS queue,
        @rowlock_bad = 0                             AS free,
+       @rowlock_ticket = 0 AND {stale_one l}        AS stale,
        @rowlock_bad = 2                             AS in_line
   FROM rowlock_locks AS l
  WHERE l.name = @rowlock_name;
@@ -886,7 +961,6 @@ SELECT 0,
        l.hold_count,
        l.expire_time - @rowlock_now                 AS remaining,
        l.owner,
-       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - @rowlock_now > 1000000 AS late,
        b.expire_time - @rowlock_now                 AS queue,
        b.ticket,
        b.has_bell,
@@ -954,7 +1028,6 @@ SELECT 0,
        l.hold_count,
        l.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS remaining,
        l.owner,
-       0                                            AS late,
        b.expire_time - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS queue,
        b.ticket,
        b.has_bell,
@@ -1025,7 +1098,6 @@ SELECT w.i,
        l.hold_count,
        l.expire_time - @rowlock_now                 AS remaining,
        l.owner,
-       0                                            AS late,
        b.expire_time - @rowlock_now                 AS queue,
        b.ticket,
        b.has_bell,
@@ -1288,7 +1360,8 @@ SELECT l.hold_count
 COMMIT;
 
 -- One batch: looks where it is to end, so that no batch takes as long as the table; finds dead rows
--- behind ? (name) by a plain read, locks those that are still dead and not locked, deletes them.
+-- behind ? (name) by a plain read, raises the floor to the largest fence of theirs, in a transaction of its
+-- own; locks those that are still dead and not locked, and have no larger fence, deletes them.
 -- Tickets that are past because these rows say so go first. ? retention; ? after, ? looks at one row more
 -- than this; ? after, ? how many; ? how many. Answers how many were deleted, and behind which name the next
 -- batch starts, if there is any.
@@ -1300,16 +1373,19 @@ SELECT l.name INTO @rowlock_end
  WHERE l.name > ?
  ORDER BY l.name
  LIMIT ?, 1;
-SELECT COUNT(*), MAX(d.name), JSON_ARRAYAGG(HEX(d.name))
-  INTO @rowlock_found, @rowlock_after, @rowlock_dead
-  FROM (SELECT l.name
+SELECT COUNT(*), MAX(d.name), JSON_ARRAYAGG(HEX(d.name)), MAX(d.fence)
+  INTO @rowlock_found, @rowlock_after, @rowlock_dead, @rowlock_fence
+  FROM (SELECT l.name, l.fence
           FROM rowlock_locks AS l
          WHERE l.name > ?
            AND l.name <= COALESCE(@rowlock_end, REPEAT(x'ff', 255))
            AND l.expire_time < @rowlock_limit
-           AND l.fence < @rowlock_limit
          ORDER BY l.name
          LIMIT ?) AS d;
+UPDATE rowlock_floor AS f
+   SET f.fence = @rowlock_fence
+ WHERE f.id = IF(@rowlock_found > 0, 1, 0)
+   AND f.fence < @rowlock_fence;
 START TRANSACTION;
 SELECT JSON_ARRAYAGG(w.name) INTO @rowlock_dead
   FROM JSON_TABLE(COALESCE(@rowlock_dead, '[]'), '$[*]' COLUMNS (
@@ -1318,7 +1394,7 @@ SELECT JSON_ARRAYAGG(w.name) INTO @rowlock_dead
               FROM rowlock_locks AS k
              WHERE k.name = UNHEX(w.name)
                AND k.expire_time < @rowlock_limit
-               AND k.fence < @rowlock_limit
+               AND k.fence <= @rowlock_fence
                FOR UPDATE SKIP LOCKED);
 SELECT JSON_ARRAYAGG(JSON_ARRAY(w.name, q.ticket)) INTO @rowlock_off
   FROM JSON_TABLE(COALESCE(@rowlock_dead, '[]'), '$[*]' COLUMNS (
@@ -1364,6 +1440,16 @@ SELECT l.name, l.owner, l.note, l.fence, l.hold_count,
 -- name: schema_version
 SELECT MAX(version) FROM rowlock_schema;
 
+-- Which of them is no table: a view may lock nothing, or not what others lock. ? schema or NULL, ? prefix
+-- name: schema_views
+SELECT t.table_name
+  FROM information_schema.tables AS t
+       CROSS JOIN (SELECT CONVERT(? USING utf8mb4) AS place, CONVERT(? USING utf8mb4) AS prefix) AS p
+ WHERE t.table_schema = COALESCE(p.place, DATABASE())
+   AND t.table_name IN (CONCAT(p.prefix, 'locks'), CONCAT(p.prefix, 'waiters'),
+                        CONCAT(p.prefix, 'schema'), CONCAT(p.prefix, 'floor'))
+   AND t.table_type <> 'BASE TABLE';
+
 -- ? name of the lock, ? seconds
 -- name: schema_lock
 SELECT GET_LOCK(?, ?);
@@ -1380,7 +1466,12 @@ ROLLBACK;
 -- name: prepare
 INSERT INTO rowlock_locks
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time)
-SELECT UNHEX(w.name), '', @rowlock_now, 0, '', @rowlock_now, @rowlock_now
+SELECT UNHEX(w.name), '',
+       GREATEST(@rowlock_now, (SELECT f.fence
+                                 FROM rowlock_floor AS f
+                                WHERE f.id = IF(l.name IS NULL, 1, 0)
+                                 LOCK IN SHARE MODE)),
+       0, '', @rowlock_now, @rowlock_now
   FROM JSON_TABLE(@rowlock_ops, '$[*]' COLUMNS (
            i    INT          PATH '$[1]',
            name VARCHAR(510) CHARACTER SET latin1 PATH '$[0]')) AS w
@@ -1438,6 +1529,11 @@ UNION ALL SELECT ?, ?, ?, ?, ?
 ? = CAST(CONVERT(CONCAT_WS(',', @@port, @@hostname, @@datadir /*!80000 , @@server_uuid */)
                  USING utf8mb4) AS BINARY)
 AND {primary}
+
+-- What the session knows by that name: a temporary table goes before the real one, whatever the name is
+-- qualified with, and nothing but this text tells them apart on both servers. It reads no row.
+-- name: native_table
+SHOW CREATE TABLE rowlock_locks;
 
 -- Rows that others have locked come as NULL, as do absent ones. ? here, ? here, ? batch
 -- name: lock_skip
@@ -1623,7 +1719,7 @@ SELECT t.table_name, t.engine,
  WHERE t.table_schema = COALESCE(p.place, DATABASE())
    AND t.table_type = 'BASE TABLE'
    AND t.table_name IN (CONCAT(p.prefix, 'locks'), CONCAT(p.prefix, 'waiters'),
-                        CONCAT(p.prefix, 'schema'))
+                        CONCAT(p.prefix, 'schema'), CONCAT(p.prefix, 'floor'))
  ORDER BY t.table_name;
 
 -- What is explained needs the rights of what is done, and does nothing.
@@ -1655,3 +1751,9 @@ EXPLAIN UPDATE rowlock_waiters SET owner = '' WHERE name = x'00';
 
 -- name: diagnose_delete_waiters
 EXPLAIN DELETE FROM rowlock_waiters WHERE name = x'00';
+
+-- name: diagnose_select_floor
+EXPLAIN SELECT f.id, f.fence FROM rowlock_floor AS f;
+
+-- name: diagnose_update_floor
+EXPLAIN UPDATE rowlock_floor SET fence = 0 WHERE id = 0;

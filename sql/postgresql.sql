@@ -20,13 +20,22 @@
 -- of our sessions is pg_catalog alone (`session`; pg_temp is named so that it comes last), and the tables
 -- are always named with their schema. The statements that run before that, or in a session that the
 -- application has changed, name the schema of every function, operator and type: `server`, `place`,
--- `session`, `tx_path`, `tx_same`. (boolean, bigint, int and extract() are grammar: those of pg_catalog.)
+-- `session`, `tx_path`, `tx_same`, `diagnose_path`. (boolean, bigint, int and extract() are grammar: those of
+-- pg_catalog.)
+--
+-- Fences rise per name. While a row is there its own fence sees to that; a row that is made has one above
+-- the floor (rowlock_floor), to which `reap` has raised it before it deleted a row. See sql/README.md.
 --
 -- A lease lives while it has holds and its time has not passed: a clock that was set back brings none back.
 -- fragment: live = (ROW.hold_count > 0 AND ROW.expire_time > NOW)
 -- fragment: free = (ROW.hold_count = 0 OR ROW.expire_time <= NOW)
 -- When the last lease ends or ended; 0: it was given back.
 -- fragment: end = (CASE WHEN ROW.hold_count > 0 THEN ROW.expire_time ELSE 0 END)
+--
+-- An acquire that arrives late, after its client has asked again and has even released: the row has a later
+-- attempt of the same owner and client. (The first half of an attempt is the client's, the second one counts.)
+-- fragment: stale = (ROW.owner = NOW.owner AND ROW.attempt > NOW.attempt AND left(ROW.attempt::text, 18) = left(NOW.attempt::text, 18))
+-- fragment: stale_one = (ROW.owner = $2::text AND ROW.attempt > $5::uuid AND left(ROW.attempt::text, 18) = left($5::uuid::text, 18))
 
 -- name: acquire
 -- $1 names[]  $2 owners[]  $3 notes[]  $4 ttls[] in us  $5 attempts[]
@@ -65,6 +74,7 @@ WITH early AS MATERIALIZED (
         SELECT FROM want AS w
           JOIN rowlock_locks AS l ON l.name = ANY (ARRAY[w.name])
          WHERE l.owner <> w.owner AND {live l (SELECT now FROM early)}
+            OR {stale l w}
     )) AS is_barred
 -- Rows that look free or are the owner's own are locked, and looked at again under the lock.
 ), waited AS MATERIALIZED (
@@ -101,12 +111,13 @@ WITH early AS MATERIALIZED (
 ), gate AS MATERIALIZED (
     SELECT NOT $6 OR count(*) = cardinality($1) AS is_open
       FROM (SELECT FROM locked UNION ALL SELECT FROM absent) AS c
--- The clock is read for each row as it is inserted, and again when it is in.
+-- Clock and floor are read for each row as it is inserted, and the floor again when it is in.
 ), made AS (
     INSERT INTO rowlock_locks
            (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note, ticket,
             wait_until)
-    SELECT w.name, w.owner, c.now, 1, w.attempt, c.now, c.now + w.ttl, w.note, w.ticket,
+    SELECT w.name, w.owner, greatest(c.now, c.floor + 1), 1, w.attempt, c.now, c.now + w.ttl, w.note,
+           w.ticket,
            CASE WHEN w.ticket > 0 THEN
                coalesce((SELECT max(q.expire_time)
                            FROM rowlock_waiters AS q
@@ -114,12 +125,15 @@ WITH early AS MATERIALIZED (
                             AND q.ticket > w.ticket), 0)
            ELSE 0 END
       FROM absent AS w
-     CROSS JOIN LATERAL (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+     CROSS JOIN LATERAL (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+                                f.last_value AS floor
+                           FROM rowlock_floor AS f
                           WHERE w.name IS NOT NULL OFFSET 0) AS c
      WHERE (SELECT is_open FROM gate)
         ON CONFLICT (name) DO NOTHING
     RETURNING name, ticket, fence, hold_count, expire_time - acquire_time AS ttl,
-              extract(epoch FROM clock_timestamp()) * 1000000 - acquire_time > 1000000 AS is_late
+              fence <= (SELECT f.last_value FROM rowlock_floor AS f WHERE name IS NOT NULL OFFSET 0)
+                  AS is_late
 -- Inserts come before this: they wait for rows that others have changed, but not for rows that are
 -- only locked, so that two batches that see different rows as absent cannot deadlock.
 ), clock AS MATERIALIZED (
@@ -145,6 +159,7 @@ WITH early AS MATERIALIZED (
      CROSS JOIN clock AS c
      WHERE l.name = ANY (ARRAY[w.name])
        AND (SELECT is_open FROM gate)
+       AND NOT {stale l w}
     RETURNING l.name, w.ticket, l.fence, l.hold_count, l.expire_time - c.now AS ttl
 ), served AS (
     DELETE FROM rowlock_waiters AS q
@@ -155,14 +170,14 @@ WITH early AS MATERIALIZED (
        AND q.ticket = w.ticket
 )
 SELECT name, true AS acquired, fence, hold_count, ttl AS remaining, NULL AS holder,
-       NULL::bigint AS queue, false AS is_made
+       NULL::bigint AS queue, false AS is_made, false AS is_stale
   FROM taken
  UNION ALL
--- An insert that had to wait carries a clock, and so a fence, from before. If a tenure of somebody
--- else's came and was reaped since, its fence would be larger: the cast fails and undoes it all.
+-- An insert that had to wait carries a clock and a floor, and so a fence, from before. If a tenure of
+-- somebody else's came and was reaped since, the floor is not below it: the cast fails and undoes it all.
 SELECT name, true,
        CASE WHEN is_late THEN ('rowlock: slow, again: ' || name::text)::bigint ELSE fence END,
-       hold_count, ttl, NULL, NULL, true
+       hold_count, ttl, NULL, NULL, true, false
   FROM made
  UNION ALL
 -- What was not had, with what can be seen of the row. If all were to be had, and one that somebody
@@ -171,7 +186,7 @@ SELECT w.name, false,
        CASE WHEN $6 AND (SELECT is_open FROM gate)
             THEN ('rowlock: raced, again: ' || w.name::text)::bigint ELSE l.fence END,
        l.hold_count, {end l} - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
-       l.owner, w.queue, false
+       l.owner, w.queue, false, coalesce({stale l w}, false)
   FROM want AS w
   LEFT JOIN rowlock_locks AS l ON l.name = ANY (ARRAY[w.name])
  WHERE w.name NOT IN (SELECT name FROM taken UNION ALL SELECT name FROM made)
@@ -183,7 +198,7 @@ SELECT w.name, false,
 -- lease did, is taken without a look for it. A row that is made in spite of it (place 0) gets its mark
 -- from the next `look`.
 WITH seen AS MATERIALIZED (
-    SELECT l.owner, l.fence, l.hold_count, l.expire_time,
+    SELECT l.owner, l.fence, l.hold_count, l.expire_time, l.attempt,
            CASE WHEN l.wait_until <= l.expire_time THEN NULL ELSE (
                SELECT q.expire_time
                  FROM rowlock_waiters AS q
@@ -215,6 +230,7 @@ WITH seen AS MATERIALIZED (
            )
      WHERE l.name = $1::bytea
        AND (l.owner = $2::text OR {free l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint})
+       AND NOT {stale_one l}
        AND (l.wait_until <= l.expire_time
             OR $6::bigint = 0
             OR {live l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint}
@@ -223,15 +239,19 @@ WITH seen AS MATERIALIZED (
 ), made AS (
     INSERT INTO rowlock_locks
            (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
-    SELECT $1::bytea, $2::text, c.now, 1, $5::uuid, c.now, c.now + $4::bigint, $3::text
+    SELECT $1::bytea, $2::text, greatest(c.now, c.floor + 1), 1, $5::uuid, c.now, c.now + $4::bigint,
+           $3::text
       FROM seen AS s
-     CROSS JOIN LATERAL (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+     CROSS JOIN LATERAL (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+                                f.last_value AS floor
+                           FROM rowlock_floor AS f
                           WHERE s.fence IS NULL OFFSET 0) AS c
      WHERE s.fence IS NULL
        AND ($6::bigint = 0 OR s.queue IS NULL)
         ON CONFLICT (name) DO NOTHING
     RETURNING fence, hold_count, expire_time,
-              extract(epoch FROM clock_timestamp()) * 1000000 - acquire_time > 1000000 AS is_late
+              fence <= (SELECT f.last_value FROM rowlock_floor AS f WHERE name IS NOT NULL OFFSET 0)
+                  AS is_late
 ), had AS (
     SELECT fence, hold_count, expire_time, false AS is_made FROM taken
      UNION ALL
@@ -241,13 +261,13 @@ WITH seen AS MATERIALIZED (
 )
 SELECT $1::bytea AS name, true AS acquired, fence, hold_count,
        expire_time - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS remaining,
-       NULL AS holder, NULL::bigint AS queue, is_made
+       NULL AS holder, NULL::bigint AS queue, is_made, false AS is_stale
   FROM had
  UNION ALL
 -- What was not had, and, if the row is free, the life of the first ticket.
 SELECT $1::bytea, false, s.fence, s.hold_count, {end s} - c.now, s.owner,
        CASE WHEN {live s c.now} IS NOT TRUE AND $6::bigint > 0
-            THEN s.queue - c.now END, false
+            THEN s.queue - c.now END, false, coalesce({stale_one s}, false)
   FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now OFFSET 0) AS c
  CROSS JOIN seen AS s
  WHERE NOT EXISTS (SELECT FROM had)
@@ -281,6 +301,7 @@ UPDATE rowlock_locks AS l
  WHERE l.name = ANY (ARRAY[w.name])
    AND CASE WHEN {free l w.now}
              AND l.wait_until <= l.expire_time
+             AND NOT {stale l w}
             THEN l.xmax = 0
                  OR EXISTS (SELECT FROM rowlock_locks AS k
                              WHERE k.ctid = l.ctid
@@ -303,6 +324,7 @@ UPDATE rowlock_locks AS l
  WHERE l.name = $1::bytea
    AND {free l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint}
    AND l.wait_until <= l.expire_time
+   AND NOT {stale_one l}
 RETURNING l.name, l.fence
 
 -- name: renew
@@ -468,7 +490,8 @@ UPDATE rowlock_locks AS l
                            AND l.expire_time > w.now
                            AND l.wait_until <= w.now
                       ELSE {free l w.now}
-                           AND l.wait_until <= l.expire_time END
+                           AND l.wait_until <= l.expire_time
+                           AND NOT {stale l w} END
             THEN l.xmax = 0
                  OR EXISTS (SELECT FROM rowlock_locks AS k
                              WHERE k.ctid = l.ctid
@@ -563,17 +586,21 @@ SELECT l.fence, NULL
 
 -- name: reap
 -- $1 retention in us  $2 at most so many rows  $3 behind this name  $4 looks at so many rows
--- A row whose fence is not well below the clock stays: without it the fence could be given again.
 -- The clock is read once: most rows of a large table are looked at in vain. Rows are found by a plain
 -- read, which ends with the last one wanted; locked where they were found, if they still are dead; and
 -- deleted there. A lost deletion is made up for by the next reaper: nobody waits for the disk.
+-- The floor rises before that to the largest fence of what was found, at once for everybody; no row with a
+-- larger one is deleted. One at a time raises it, or it could be set back by who had read it before: keys
+-- of two numbers are others than those of tickets.
 WITH relaxed AS MATERIALIZED (
-    SELECT set_config('synchronous_commit', 'off', true) AS mode
+    SELECT set_config('synchronous_commit', 'off', true) AS mode,
+           pg_advisory_xact_lock(f.tableoid::integer, 0) AS alone
+      FROM rowlock_floor AS f
 ), clock AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $1::bigint AS before
       FROM relaxed
 ), found AS MATERIALIZED (
-    SELECT p.place, p.name
+    SELECT p.place, p.name, p.fence
       FROM clock AS c
      CROSS JOIN (SELECT l.ctid AS place, l.name, l.expire_time, l.fence
                    FROM rowlock_locks AS l
@@ -581,18 +608,25 @@ WITH relaxed AS MATERIALIZED (
                   ORDER BY l.name
                   LIMIT $4::bigint) AS p
      WHERE p.expire_time < c.before
-       AND p.fence < c.before
      ORDER BY p.name
      LIMIT $2::bigint
+), raised AS MATERIALIZED (
+    SELECT CASE WHEN m.fence > f.last_value THEN setval(f.tableoid::regclass, m.fence)
+                ELSE f.last_value END AS floor
+      FROM (SELECT max(p.fence) AS fence FROM found AS p OFFSET 0) AS m
+     CROSS JOIN LATERAL (SELECT f.tableoid, f.last_value
+                           FROM rowlock_floor AS f
+                          WHERE m.fence IS NOT NULL OFFSET 0) AS f
 ), reaped AS (
     DELETE FROM rowlock_locks AS o
      WHERE o.ctid = ANY (ARRAY(
            SELECT l.ctid
              FROM clock AS c
+            CROSS JOIN raised AS r
             CROSS JOIN rowlock_locks AS l
             WHERE l.ctid = ANY (ARRAY(SELECT f.place FROM found AS f))
               AND l.expire_time < c.before
-              AND l.fence < c.before
+              AND l.fence <= r.floor
               FOR UPDATE OF l SKIP LOCKED))
     RETURNING o.name, o.ticket
 -- Tickets that are past because these rows said so.
@@ -900,17 +934,20 @@ WITH early AS MATERIALIZED (
     INSERT INTO rowlock_locks
            (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note, ticket,
             wait_until)
-    SELECT $1::bytea, $2::text, c.now, 1, $5::uuid, c.now, c.now + $4::bigint, $3::text, $6::bigint,
-           m.expire_time
+    SELECT $1::bytea, $2::text, greatest(c.now, c.floor + 1), 1, $5::uuid, c.now, c.now + $4::bigint,
+           $3::text, $6::bigint, m.expire_time
       FROM mine AS m
-     CROSS JOIN LATERAL (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+     CROSS JOIN LATERAL (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+                                f.last_value AS floor
+                           FROM rowlock_floor AS f
                           WHERE m.expire_time IS NOT NULL OFFSET 0) AS c
      WHERE NOT $8::boolean
        AND (SELECT s.fence FROM seen AS s) IS NULL
        AND NOT EXISTS (SELECT FROM ahead)
         ON CONFLICT (name) DO NOTHING
     RETURNING fence, hold_count, expire_time,
-              extract(epoch FROM clock_timestamp()) * 1000000 - acquire_time > 1000000 AS is_late
+              fence <= (SELECT f.last_value FROM rowlock_floor AS f WHERE name IS NOT NULL OFFSET 0)
+                  AS is_late
 ), had AS (
     SELECT fence, hold_count, expire_time FROM taken
      UNION ALL
@@ -1134,7 +1171,13 @@ SELECT pg_advisory_xact_lock(hashtextextended('rowlock_schema', 0))
 -- told if a pooler stands in between.
 -- is_read_only is what the server, the database and the role say, whatever the session was told since.
 SELECT pg_catalog.pg_backend_pid() AS backend_pid, pg_catalog.pg_is_in_recovery() AS is_standby,
-       pg_catalog.set_config('default_transaction_read_only', NULL, true)::boolean AS is_read_only
+       pg_catalog.set_config('default_transaction_read_only', NULL, true)::boolean AS is_read_only,
+       pg_catalog.version() AS version,
+       pg_catalog.to_regprocedure('sys.dsql_major_version()') IS NOT NULL AS has_dsql_version
+
+-- name: version
+-- For servers that are not PostgreSQL and refuse `server`.
+SELECT pg_catalog.version() AS version
 
 -- name: path_given
 -- The search_path that the role, the database and the address give, for one transaction.
@@ -1215,13 +1258,19 @@ WITH want AS MATERIALIZED (
 ), made AS (
     INSERT INTO rowlock_locks
            (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note)
-    SELECT w.name, '', c.now, 0, '00000000-0000-0000-0000-000000000000', c.now, c.now, ''
+    SELECT w.name, '', greatest(c.now, c.floor + 1), 0, '00000000-0000-0000-0000-000000000000', c.now,
+           c.now, ''
       FROM want AS w
-     CROSS JOIN LATERAL (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+     CROSS JOIN LATERAL (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+                                f.last_value AS floor
+                           FROM rowlock_floor AS f
                           WHERE w.name IS NOT NULL OFFSET 0) AS c
      WHERE NOT EXISTS (SELECT FROM rowlock_locks AS l WHERE l.name = ANY (ARRAY[w.name]) OFFSET 0)
      ORDER BY w.name
         ON CONFLICT (name) DO NOTHING
+    RETURNING name, fence,
+              fence <= (SELECT f.last_value FROM rowlock_floor AS f WHERE name IS NOT NULL OFFSET 0)
+                  AS is_late
 ), clock AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
 )
@@ -1234,6 +1283,11 @@ SELECT l.name, l.owner AS holder, l.fence AS holder_fence, l.expire_time - c.now
          WHERE l.name = ANY (ARRAY[w.name])
         OFFSET 0) AS l
  WHERE l.expire_time > c.now
+ UNION ALL
+-- As in `acquire`.
+SELECT m.name, '', ('rowlock: slow, again: ' || m.fence::text)::bigint, 0
+  FROM made AS m
+ WHERE m.is_late
 
 -- name: locate
 -- The schema of the table, ready to stand between double quotes, and the identity of server
@@ -1503,6 +1557,23 @@ SELECT current_setting('server_version')                                      AS
        current_setting('max_connections')::bigint                             AS clients_max,
        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint              AS now
 
+-- name: diagnose_path
+-- Behind `path_given`, so everything in it names its schema. A row for each schema of the search_path in
+-- which somebody may create who is neither its owner, nor a superuser, nor this role.
+SELECT n.nspname::pg_catalog.text AS name,
+       pg_catalog.string_agg(coalesce(r.rolname::pg_catalog.text, 'PUBLIC'), ', '
+                             ORDER BY r.rolname) AS creators
+  FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS p (name, number)
+  JOIN pg_catalog.pg_namespace AS n ON n.nspname OPERATOR(pg_catalog.=) p.name
+ CROSS JOIN LATERAL pg_catalog.aclexplode(n.nspacl) AS a
+  LEFT JOIN pg_catalog.pg_roles AS r ON r.oid OPERATOR(pg_catalog.=) a.grantee
+ WHERE a.privilege_type OPERATOR(pg_catalog.=) 'CREATE'::pg_catalog.text
+   AND a.grantee OPERATOR(pg_catalog.<>) n.nspowner
+   AND r.rolsuper IS NOT TRUE
+   AND (r.rolname OPERATOR(pg_catalog.=) CURRENT_USER) IS NOT TRUE
+ GROUP BY n.nspname, p.number
+ ORDER BY p.number
+
 -- name: diagnose_tables
 -- A row for each table: what it is, what this role may not do with it, which columns it lacks.
 SELECT t.name,
@@ -1536,6 +1607,9 @@ SELECT t.name,
                       'expire_time bigint', 'has_bell boolean']),
                (3, 'schema', to_regclass('rowlock_schema'),
                 ARRAY['SELECT'],
-                ARRAY['version integer'])) AS t (place, name, found, rights, columns)
+                ARRAY['version integer']),
+               (4, 'floor', to_regclass('rowlock_floor'),
+                ARRAY['SELECT', 'UPDATE'],
+                ARRAY['last_value bigint'])) AS t (place, name, found, rights, columns)
   LEFT JOIN pg_catalog.pg_class AS c ON c.oid = t.found
  ORDER BY t.place

@@ -7,6 +7,10 @@
 -- first asks for it, which is after SQLite has given the write lock; all later uses in the same
 -- statement or transaction see the same moment. So two columns are never decided by two times.
 --
+-- rowlock_fence() is the same moment, where a fence is made of it: it is below rowlock_clock.floor_time, and
+-- that is on the disk. Commits of leases are not synced, so the last of them may be lost with the power; the
+-- next boot's clock starts above floor_time, and so above every fence that was ever given.
+--
 -- A lease lives while it has holds and its time has not passed: a clock that was set back brings none back.
 -- fragment: live = (ROW.hold_count > 0 AND ROW.expire_time > NOW)
 -- fragment: free = (ROW.hold_count = 0 OR ROW.expire_time <= NOW)
@@ -53,7 +57,7 @@ SELECT *
 -- name: acquire
 INSERT INTO rowlock_locks AS l
        (name, owner, fence, hold_count, attempt, acquire_time, expire_time, note, ticket, wait_until)
-VALUES (?1, ?2, rowlock_now(), 1, ?3, rowlock_now(), rowlock_now() + ?4, ?5, ?6,
+VALUES (?1, ?2, rowlock_fence(), 1, ?3, rowlock_now(), rowlock_now() + ?4, ?5, ?6,
         CASE WHEN ?8 THEN (SELECT coalesce(max(w.expire_time), 0)
                              FROM rowlock_waiters AS w
                             WHERE w.name = ?1)
@@ -61,7 +65,7 @@ VALUES (?1, ?2, rowlock_now(), 1, ?3, rowlock_now(), rowlock_now() + ?4, ?5, ?6,
     ON CONFLICT (name) DO UPDATE
    SET owner        = excluded.owner,
        fence        = CASE WHEN {live l rowlock_now()} THEN l.fence
-                           ELSE max(l.fence + 1, rowlock_now()) END,
+                           ELSE max(l.fence + 1, rowlock_fence()) END,
        hold_count   = CASE WHEN {free l rowlock_now()} THEN 1
                            WHEN l.attempt = excluded.attempt THEN l.hold_count
                            ELSE l.hold_count + 1 END,
@@ -126,7 +130,7 @@ SELECT attempt
 --   ?1 name  ?2 fence of the tenure, 0: any  ?3 attempt
 -- name: force_release
 UPDATE rowlock_locks
-   SET fence       = CASE WHEN attempt = ?3 THEN fence ELSE max(fence + 1, rowlock_now()) END,
+   SET fence       = CASE WHEN attempt = ?3 THEN fence ELSE max(fence + 1, rowlock_fence()) END,
        expire_time = CASE WHEN attempt = ?3 THEN expire_time ELSE rowlock_now() END,
        hold_count  = 0,
        attempt     = ?3
@@ -135,8 +139,8 @@ UPDATE rowlock_locks
 RETURNING hold_count, fence, expire_time - rowlock_now() AS remaining;
 
 -- The next rows in byte order, and whether they have been free for long. A fence near the clock or
--- ahead of it keeps its row. Reads only: the table may be long, and whoever wants to write need not
--- wait while it is searched.
+-- ahead of it keeps its row: all others are below the floor. Reads only: the table may be long, and whoever
+-- wants to write need not wait while it is searched.
 --   ?1 retention in us  ?2 behind this name
 -- name: reap_find
 SELECT name,
@@ -205,20 +209,20 @@ SELECT coalesce(max(version), 0)
 
 -- The clock of the running boot. rowlock_now() asks this, in the transaction of its statement.
 -- name: clock_read
-SELECT boot_offset, boot
+SELECT boot_offset, boot, floor_time
   FROM rowlock_clock
  WHERE id = 1;
 
 -- First use after a boot: from then on the clock is the time since boot plus a fixed offset. It
 -- starts at the wall clock, or later if that has been put back: never below any fence it has given.
---   ?1 boot id  ?2 wall clock in us  ?3 time since boot in us
+--   ?1 boot id  ?2 wall clock in us  ?3 time since boot in us  ?4 how far ahead the floor is
 -- name: clock_set
 INSERT INTO rowlock_clock (id, boot, boot_offset, floor_time)
-SELECT 1, ?1, max(?2, t.floor_time + 1) - ?3, t.floor_time
-  FROM (SELECT max(coalesce((SELECT max(fence)        FROM rowlock_locks), 0),
-                   coalesce((SELECT max(acquire_time) FROM rowlock_locks), 0),
-                   coalesce((SELECT floor_time FROM rowlock_clock WHERE id = 1), 0)) AS floor_time
-       ) AS t
+SELECT 1, ?1, t.start - ?3, t.start + ?4
+  FROM (SELECT max(?2, 1 + max(coalesce((SELECT max(fence)        FROM rowlock_locks), 0),
+                               coalesce((SELECT max(acquire_time) FROM rowlock_locks), 0),
+                               coalesce((SELECT floor_time FROM rowlock_clock WHERE id = 1), 0)))
+               AS start) AS t
  WHERE true
     ON CONFLICT (id) DO UPDATE
    SET boot        = excluded.boot,
@@ -237,11 +241,13 @@ UPDATE rowlock_locks
 -- name: clock_free_queue
 DELETE FROM rowlock_waiters;
 
--- Reaped rows take their fences with them: remember how late it was.
+-- The time has reached the floor: it is raised, and synced, before another fence is made.
+--   ?1 now  ?2 how far ahead the floor is
 -- name: clock_floor
 UPDATE rowlock_clock
-   SET floor_time = max(floor_time, rowlock_now())
- WHERE id = 1;
+   SET floor_time = ?1 + ?2
+ WHERE id = 1
+   AND floor_time <= ?1;
 
 -- One snapshot for the looks before a batch.
 -- name: begin_read

@@ -51,7 +51,9 @@ typedef struct rowlock_op {
     const char *owner; /* 1..255 bytes of UTF-8, no control characters, NUL-terminated */
     const char *note;  /* acquire: at most 1000 bytes of the same kind; never NULL */
     int64_t ttl_us;    /* acquire, renew */
-    uint8_t attempt[ROWLOCK_ATTEMPT_SIZE]; /* random; a repeated call carries the same */
+    uint8_t attempt[ROWLOCK_ATTEMPT_SIZE]; /* a repeated call carries the same. The first half is
+                                            * the client's, at random; the other counts its calls,
+                                            * the most significant byte first */
     uint8_t seen[ROWLOCK_ATTEMPT_SIZE];    /* release: the row's attempt as last known; zeroes: any.
                                             * Out with BUSY: what it is */
     /* in (renew, release, force_release) and out (acquire) */
@@ -100,6 +102,10 @@ typedef struct rowlock_list_query {
     size_t starts_with_length;
     int expired;  /* nonzero: rows whose lease has ended, too */
     int reserved; /* 0 */
+    /* `list`, where size says that it is there: only names behind this one; NULL: all. The core
+     * passes over others, so that to ignore it costs time, no more. */
+    const char *after;
+    size_t after_length;
 } rowlock_list_query;
 
 /* A place in the byte order of names. */
@@ -165,6 +171,10 @@ struct rowlock_driver {
      *       hold_count 1, acquire_time now.
      *   live, owner equal: same fence; hold_count + 1, or unchanged if the row's attempt is the
      *       op's (a repeated call).
+     *   owner equal, free or live, and the row's attempt has the same first half as the op's and is
+     *       larger: the request is late, its client has gone on. LOST; writes nothing. (The core
+     *       asks again with a new attempt if it is still wanted. Not where a request cannot outlive
+     *       its call, as in SQLite; not by ticket, which can be used but once.)
      *   else: BUSY with holder, holder_fence, remaining_us; writes nothing, keeps no lock.
      * The first two set owner, attempt, note (kept if the op's is empty and the tenure goes on) and
      * expire_time = now + ttl_us (never earlier than it was while the tenure goes on: an outer hold
@@ -211,15 +221,16 @@ struct rowlock_driver {
      */
     int (*force_release)(void *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
 
-    /* MUST. Deletes at most `limit` (1..ROWLOCK_REAP_MAX) rows behind *mark whose expire_time AND
-     * fence are below now - retention_us, in byte order of names, passing over rows that are
-     * locked. Looks at limit * ROWLOCK_REAP_LOOK rows at most, so that no call takes as long as the
-     * table. *out: how many were deleted. *mark: where to go on; length 0: there is nothing behind.
-     * Only that says so, not a small *out. After an error neither is of use. The core asks for a
-     * retention of a second or more; an acquire that inserts a row and takes as long as that
-     * between making the fence and having the row must undo it and begin again. With a queue: also
-     * some tickets, at most `limit`, whose life ended a minute ago or more, and those that are past
-     * by a row that is deleted; they are not counted. */
+    /* MUST. Deletes at most `limit` (1..ROWLOCK_REAP_MAX) rows behind *mark whose expire_time is
+     * below now - retention_us, in byte order of names, passing over rows that are locked. A row
+     * that is made later has a larger fence than all that were ever deleted, whichever way the
+     * clock was set in between, and however long the making took: what `reap` deletes it must
+     * remember before (sql/README.md: the floor), or leave. Looks at limit * ROWLOCK_REAP_LOOK rows
+     * at most, so that no call takes as long as the table. *out: how many were deleted. *mark:
+     * where to go on; length 0: there is nothing behind. Only that says so, not a small *out. After
+     * an error neither is of use. With a queue: also some tickets, at most `limit`, whose life
+     * ended a minute ago or more, and those that are past by a row that is deleted; they are not
+     * counted. */
     int (*reap)(void *conn, uint64_t *out, rowlock_mark *mark, int64_t retention_us, uint32_t limit,
                 uint32_t timeout_ms, rowlock_error *err);
 
@@ -381,6 +392,11 @@ struct rowlock_driver {
     /* Nonzero: of all connections one writes at a time. The core sends what is joined by `exchange`
      * in one request at a time. */
     uint8_t has_one_writer;
+
+    /* MAY. The schema in which this connection has found the tables where config.schema did not
+     * say; NULL: nowhere yet. Valid until it is closed. Once the tables are as needed the core
+     * gives it to all further connections of the client as their config.schema. */
+    const char *(*schema_of)(const void *conn);
 };
 
 /* ---- for the functions of drivers' headers --------------------------------------------------- */

@@ -3,25 +3,42 @@
  * The driver for MySQL and MariaDB; link with rowlock-mysql.
  *
  * Addresses: mysql://user:password@host:port/database?key=value&..., parts percent-encoded;
- * mariadb:// is the same. Keys: socket, ssl-ca, ssl-cert, ssl-key, ssl-mode (disabled, preferred,
- * required, verify_ca, verify_identity; with ssl-ca it is verify_ca). What the address does not say
- * is left to the [client] groups of option files (my.cnf) and to MYSQL_PWD; what it does say goes
- * before them.
+ * mariadb:// is the same. Keys: socket, ssl-mode, ssl-ca, ssl-cert, ssl-key. What the address does
+ * not say is left to the [client] groups of option files (my.cnf) and to MYSQL_PWD; what it does
+ * say goes before them.
  *
- * disabled: no TLS. preferred: TLS where the server offers it, which an attacker can prevent.
- * required: TLS or no connection, with whoever answers. verify_ca, verify_identity: the certificate
- * is checked as well (MariaDB's client library checks the host name for both). From required on,
- * and where option files ask for TLS, nothing is sent before it: no name and no password. Accounts
- * that need the password in clear text (PAM, LDAP) need such a mode, or a socket in the address;
- * elsewhere they are refused (by MariaDB's client library from 3.3 on). A server that asks for a
- * file (LOAD DATA LOCAL) gets none, whatever option files say.
+ *   ssl-mode=disabled   no TLS
+ *   preferred           TLS where the server offers it, which whoever sits between can prevent
+ *   required            TLS or no connection; the server may be anybody
+ *   verify_ca           its certificate must be good, by ssl-ca or an authority of the system's;
+ *                       given ssl-ca, this is the default
+ *   verify_identity     and must have the host's name (MariaDB's library asks for it in verify_ca,
+ *                       too)
+ *
+ * Without ssl-mode it is as option files say, else as the client library does: MariaDB's uses none
+ * before its version 3.4, Oracle's what it is offered. From required on, and where option files or
+ * certificates ask for TLS, nothing is sent before it, no name and no password. The password is
+ * sent in clear text (to accounts of PAM or LDAP) in these modes only, or by a socket in the
+ * address; with MariaDB's library from its version 3.3 on. Nevertheless only verify_ca and
+ * verify_identity keep it from a server that is not yours: by caching_sha2_password others can ask
+ * for it, too. A server that asks for a file (LOAD DATA LOCAL) gets none, whatever option files
+ * say.
+ *
+ * The time that is given for connecting holds for the host's name, too: it is looked up first, as
+ * postgresql.h says. The client library, which needs the name to verify the certificate, then looks
+ * it up once more.
  *
  * A server with read_only is refused (ECONNECT, retryable) when connecting and by the statements
  * that acquire and renew, also for users whom read_only does not bind: a primary that is demoted
- * between two calls grants nothing. Whether a server replicates from another takes a privilege to
- * see and is not looked at: a replica must have read_only set. In transactions it is asked when
- * locking, and by rowlock_tx_commit(); on a connection of its own an application whose user may
- * write in spite of read_only can still COMMIT.
+ * between two calls grants nothing. In transactions it is asked when locking, and by
+ * rowlock_tx_commit(); on a connection of its own an application whose user may write in spite of
+ * read_only can still COMMIT. A server that applies the changes of another one is refused when
+ * connecting, also if it may be written, as in a ring of two; MySQL shows that only to users with
+ * REPLICATION CLIENT, so there set read_only on replicas.
+ *
+ * Servers that speak the protocol without locking as InnoDB does are refused by name (ECONNECT):
+ * TiDB, Vitess, SingleStore, OceanBase, PolarDB-X, MatrixOne, Dolt, StarRocks, Doris, ClickHouse,
+ * Databend.
  */
 #ifndef ROWLOCK_MYSQL_H
 #define ROWLOCK_MYSQL_H
@@ -51,10 +68,11 @@ ROWLOCK_API const rowlock_driver *rowlock_mysql(void);
  *
  * OK; BUSY, TIMEOUT, CANCELLED, ECLOSED; EINVAL (nothing done: a bad argument, a client of another
  * kind, a connection that is on another server (or node of a cluster) than the client, closed, with
- * results not read or without a transaction); EDRIVER (retryable: after a deadlock InnoDB has
- * rolled the whole transaction back, begin again); ECONNECT (the connection is gone, and the
- * transaction with it); EPOOL (the client could not use the database on a connection of its own,
- * all were in use perhaps: nothing done, the transaction goes on); ESCHEMA; ENOMEM; EFORK. One
+ * results not read, without a transaction, or with a TEMPORARY table of the lock table's name, for
+ * which it is asked each time, in a round trip of its own); EDRIVER (retryable: after a deadlock
+ * InnoDB has rolled the whole transaction back, begin again); ECONNECT (the connection is gone, and
+ * the transaction with it); EPOOL (the client could not use the database on a connection of its
+ * own, all were in use perhaps: nothing done, the transaction goes on); ESCHEMA; ENOMEM; EFORK. One
  * thread at a time for each connection. */
 ROWLOCK_API int rowlock_mysql_lock(uint64_t *fences, rowlock_client *client, void *mysql,
                                    const char *const *names, size_t n,

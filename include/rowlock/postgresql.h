@@ -7,7 +7,15 @@
  * through PgBouncer in transaction mode.
  *
  * Without an sslmode libpq prefers TLS, but goes on without it where the server offers none, and
- * looks at no certificate: say sslmode=verify-full, and sslrootcert, where others share the network.
+ * looks at no certificate; a server that asks for the password in clear gets it. Say
+ * sslmode=verify-full, and sslrootcert, where others share the network.
+ *
+ * Servers that speak the protocol but do not lock like PostgreSQL are refused by name (ECONNECT):
+ * CockroachDB, YugabyteDB, Redshift, Aurora DSQL, Spanner, Materialize and others, and PostgreSQL
+ * before version 12.
+ *
+ * The time that is given for connecting holds for the names of hosts, too. They are looked up in a
+ * thread of its own; one that gets no answer in time is left alone, 16 of them at most.
  *
  * A standby, and a server on which default_transaction_read_only is on for the client's role or
  * database, grant nothing: ECONNECT, retryable, at the moment of asking. Several hosts, in the
@@ -18,8 +26,8 @@
  * has created in a schema of the search_path: the connections of the client search pg_catalog
  * alone, those of the application do so while our statements run. Our tables are always named with
  * their schema, so that no other table, view or temporary table of the same name is taken for
- * them. Without options.schema it is looked up when a connection is made: the schema on the
- * role's search_path that has the tables, or the first one as long as none has. If two have them,
+ * them. Without options.schema it is looked up by rowlock_open(): the schema on the role's
+ * search_path that has the tables, or the first one if none has. If two have them,
  * or one has a view of that name, it is ESCHEMA: say which one. Name the schema if others may
  * create in one that is searched.
  */

@@ -41,8 +41,16 @@
  * threads of its own, two for each client, with the first lock that has `renew`, `on_lost` or
  * rowlock_lost_fd(), with the first wait that reaches the queue in the database (an acquire with
  * wait_ms that finds the lock held), and for the reaper; they end with rowlock_close(), and all
- * signals are blocked in them. It keeps no global state, calls no exit() or
- * abort(), installs no signal handler and writes to no stream.
+ * signals are blocked in them. Names of hosts are looked up in a short-lived one. pthread_cancel()
+ * takes effect when the call that the thread is in has returned, and callbacks run so, too; a
+ * rowlock_cancel ends a wait. It keeps no global state but the list of clients that have threads,
+ * calls no exit() or abort(), installs no signal handler and writes to no stream.
+ *
+ * EXIT. Close clients before the program ends: that releases what is held. Without it a lock stays
+ * until its ttl has passed. exit() and the return from main() end the library's threads first, by
+ * atexit(), so that they are not in a client library that is being taken apart; they wait for a
+ * call of such a thread on the database, but no longer than a second. Whoever calls the library in
+ * threads of its own has to end those by itself. _exit() and a signal end everything at once.
  *
  * FORK. Handles are dead in a child process: every call answers ROWLOCK_EFORK and touches nothing.
  * Open a client of the child's own.
@@ -214,7 +222,8 @@ typedef struct rowlock_options {
     const char *owner;  /* of all locks, who may re-enter; by default host, pid, client and
                          * thread, so that each thread is an owner of its own */
     int64_t ttl_ms;     /* lease of locks that name none; 30,000 */
-    int64_t call_timeout_ms;    /* one call's bound on the database, retries included; 5,000 */
+    int64_t call_timeout_ms;    /* what a call takes at most that waits for no lock, whatever hangs,
+                                 * retries and new connections included; 5,000 */
     int64_t connect_timeout_ms; /* bound of one attempt to connect; 3,000 */
     uint32_t max_connections;   /* opened as needed; rowlock_tx_begin() may have as many again; 5.
                                  * While locks are held the last one is reserved for renewals and
@@ -287,9 +296,10 @@ typedef void (*rowlock_lost_fn)(rowlock_lock *lock, int loss, void *payload);
 typedef struct rowlock_acquire_options {
     size_t size;
     int64_t ttl_ms;             /* lease, 50 ms to 31 days; the client's */
-    int64_t wait_ms;            /* 0: one try; > 0: at most so long; ROWLOCK_FOREVER. A row that a
-                                 * transaction has locked makes it up to a tenth of a second longer,
-                                 * on SQLite half a second */
+    int64_t wait_ms;            /* 0: one try, within call_timeout_ms; > 0: at most so long, and a
+                                 * tenth or 30 ms more for the last request, whatever hangs (100 ms
+                                 * in all are given to any); ROWLOCK_FOREVER. On SQLite a row that
+                                 * a transaction has locked makes it half a second longer */
     const char *owner;          /* the client's, or this thread's */
     const char *note;           /* for the person who looks: what is being done */
     size_t name_length;         /* for names with NUL bytes; 0: the name ends at its NUL */
@@ -399,6 +409,15 @@ ROWLOCK_API const char *rowlock_owner(const rowlock_lock *lock);
  * by rowlock_close()); EFORK; EINVAL. */
 ROWLOCK_API int rowlock_release(rowlock_lock **lock, rowlock_error *err);
 
+/* Gives back n holds of one client, in one round trip where no name is there twice: one more for
+ * each re-entry, and for each that others of the same owner change at that moment. All handles are
+ * freed and all of `locks` set to NULL, whatever the answer; entries that are NULL are passed over.
+ * `statuses` is an array of n for the answer to each, or NULL: as rowlock_release(), OK for NULL.
+ * Returns OK if all are, else the first of them that is not. EINVAL (locks of several clients, or
+ * one twice) and ENOMEM: nothing is done. */
+ROWLOCK_API int rowlock_release_many(int *statuses, rowlock_lock **locks, size_t n,
+                                     rowlock_error *err);
+
 /* Gives the handle up and leaves the lock as it is: nothing is sent, it is not renewed any more,
  * and rowlock_close() does not release it. It is free when its ttl has passed (a renewal under way
  * may still count), unless whoever knows name, owner and fence goes on with rowlock_adopt(), in
@@ -443,7 +462,8 @@ ROWLOCK_API int rowlock_with(int *out, rowlock_client *client, const char *name,
 
 typedef struct rowlock_tx_options {
     size_t size;
-    int64_t wait_ms;            /* 0: no wait; > 0: at most so long; ROWLOCK_FOREVER */
+    int64_t wait_ms;            /* 0: no wait; > 0: at most so long; ROWLOCK_FOREVER. If the
+                                 * database hangs, call_timeout_ms more */
     int32_t in_line;            /* nonzero: keeps its place among those who wait for the row, as the
                                  * database orders them: one statement waits all the time. Neither
                                  * cancel nor rowlock_close() is noticed before it ends. By default
@@ -520,8 +540,10 @@ typedef struct rowlock_list_options {
 
 #define ROWLOCK_LIST_OPTIONS_INIT ROWLOCK_INIT_(rowlock_list_options)
 
-/* Calls fn for each held lock, in byte order of names. fn may use the client. OK also when fn
- * stopped it; else as rowlock_acquire(). Any thread. */
+/* Calls fn for each held lock, in byte order of names. fn may use the client. Rows are read in
+ * pages of 1,000, and no more than one is in memory; call_timeout_ms bounds each of them. It is no
+ * snapshot: what changes meanwhile may be shown or not, no name is shown twice. OK also when fn
+ * stopped it; else as rowlock_acquire(), after some rows perhaps. Any thread. */
 ROWLOCK_API int rowlock_list(rowlock_client *client, const rowlock_list_options *options,
                              rowlock_row_fn fn, void *payload, rowlock_error *err);
 
@@ -542,8 +564,8 @@ typedef int (*rowlock_waiter_fn)(const rowlock_waiter *waiter, void *payload);
 
 /* Calls fn for each waiter, in byte order of names, then in the order in which they are served; of
  * each client the first for each name. `expired` of the options is not looked at. fn may use the
- * client. OK also when fn stopped it; ENOTSUP (the driver has no queue); else as rowlock_acquire().
- * Any thread. */
+ * client. All of them are read into memory first, less than 900 bytes each. OK also when fn
+ * stopped it; ENOTSUP (the driver has no queue); else as rowlock_acquire(). Any thread. */
 ROWLOCK_API int rowlock_waiters(rowlock_client *client, const rowlock_list_options *options,
                                 rowlock_waiter_fn fn, void *payload, rowlock_error *err);
 
@@ -571,8 +593,8 @@ typedef struct rowlock_reap_options {
 #define ROWLOCK_REAP_OPTIONS_INIT ROWLOCK_INIT_(rowlock_reap_options)
 
 /* Deletes rows of locks that nobody has held for long, and puts their number into *out (may be
- * NULL). Deletes none whose fence could be given again. Any thread; any number of processes at
- * once. */
+ * NULL). Their fences are not given again, whichever way the server's clock is set. Any thread; any
+ * number of processes at once. */
 ROWLOCK_API int rowlock_reap(uint64_t *out, rowlock_client *client,
                              const rowlock_reap_options *options, rowlock_error *err);
 

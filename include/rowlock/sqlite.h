@@ -17,12 +17,19 @@
  * - A process that was forked while a client was open, or while the application had a connection of
  *   its own to the file open: SQLite itself is not safe there. Open clients and connections after
  *   fork(), or exec() in the child; a connection that was inherited must be closed first.
+ * - A file with a log that another copy of SQLite in the same process has opened (below).
  * - A default VFS other than "unix" or a layer above it.
  *
  * A process that opens the file by itself and closes it (for a copy, or a checksum) drops all of
  * SQLite's locks in it: that is how POSIX locks work. The client notices; it replaces its
  * connections, or, while the application has one, calls fail (ECONNECT, EUNKNOWN) until all are
  * closed. Copy the file with sqlite3_backup_init() or VACUUM INTO, or in another process.
+ *
+ * Two copies of SQLite in one process (one that is built in, and the system's) do not exclude each
+ * other, and drop each other's locks. Link the application and rowlock-sqlite to the same one; a
+ * sqlite3 * of another copy must not be given to the functions below. If the file has a log, this
+ * is seen when a client or one more connection is opened, once a second by lock and guard (EINVAL),
+ * and by rowlock_diagnose(); it is not seen by a client that is open already, nor without a log.
  */
 #ifndef ROWLOCK_SQLITE_H
 #define ROWLOCK_SQLITE_H

@@ -28,8 +28,7 @@ SELECT CONVERT(l.name USING utf8mb4)                                      AS nam
                                                                           AS seconds_left,
        CONVERT(l.note USING utf8mb4)                                      AS note
   FROM rowlock_locks AS l
- WHERE l.hold_count > 0
-   AND l.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+ WHERE l.expire_time > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 
 CREATE TABLE IF NOT EXISTS rowlock_schema (
     version INT NOT NULL,

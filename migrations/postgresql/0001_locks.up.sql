@@ -27,8 +27,7 @@ SELECT encode(l.name, 'escape')                                       AS name,
        to_timestamp(l.expire_time / 1000000.0) - clock_timestamp()    AS time_left,
        l.note
   FROM rowlock_locks AS l
- WHERE l.hold_count > 0
-   AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+ WHERE l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
 CREATE TABLE rowlock_schema (
     version integer NOT NULL PRIMARY KEY

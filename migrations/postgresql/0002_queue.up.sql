@@ -19,8 +19,7 @@ SELECT encode(w.name, 'escape')                                    AS name,
        w.owner,
        to_timestamp(w.since_time / 1000000.0)                      AS since,
        clock_timestamp() - to_timestamp(w.since_time / 1000000.0)  AS waited,
-       CASE WHEN l.hold_count > 0
-             AND l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+       CASE WHEN l.expire_time > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
             THEN l.owner END                                       AS holder
   FROM rowlock_waiters AS w
   LEFT JOIN rowlock_locks AS l

@@ -29,8 +29,7 @@ SELECT CAST(l.name AS TEXT)                                          AS name,
              - (julianday('now') - 2440587.5) * 86400.0, 3)          AS seconds_left,
        l.note
   FROM rowlock_locks AS l
- WHERE l.hold_count > 0
-   AND l.expire_time / 1000000.0 > (julianday('now') - 2440587.5) * 86400.0;
+ WHERE l.expire_time / 1000000.0 > (julianday('now') - 2440587.5) * 86400.0;
 
 CREATE TABLE rowlock_clock (
     id          INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),

@@ -21,8 +21,7 @@ SELECT CAST(w.name AS TEXT)                                          AS name,
        datetime(w.since_time / 1000000, 'unixepoch')                 AS since_utc,
        round((julianday('now') - 2440587.5) * 86400.0
              - w.since_time / 1000000.0, 3)                          AS seconds_waited,
-       CASE WHEN l.hold_count > 0
-             AND l.expire_time / 1000000.0 > (julianday('now') - 2440587.5) * 86400.0
+       CASE WHEN l.expire_time / 1000000.0 > (julianday('now') - 2440587.5) * 86400.0
             THEN l.owner END                                         AS holder
   FROM rowlock_waiters AS w
   LEFT JOIN rowlock_locks AS l

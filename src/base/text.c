@@ -149,7 +149,8 @@ static void quoted(rlk_text *out, const char *head, const char *tail, size_t tai
 /* The word at `sql` is one of our tables: the length of its own part ("locks"), else 0. */
 static size_t table(const char *word, size_t length)
 {
-    static const char *const tables[] = {"locks", "held", "schema", "clock", "waiters", "queue"};
+    static const char *const tables[] = {"locks", "held",    "schema", "clock",
+                                         "floor", "waiters", "queue"};
 
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         if (strlen(tables[i]) == length && memcmp(tables[i], word, length) == 0)

@@ -32,10 +32,10 @@ int rlk_is_prefix(const char *string);
 int rlk_is_schema(const char *string);
 
 /* Puts the user's prefix and schema into SQL text. In the text the tables are written plainly as
- * rowlock_locks, rowlock_held, rowlock_schema, rowlock_clock, rowlock_waiters, rowlock_queue; each
- * of these words becomes the quoted name, "schema"."prefix_locks". Other words that start with
- * rowlock_ stay as they are. The caller has checked prefix and schema (NULL: unqualified). Appends
- * to `out`. */
+ * rowlock_locks, rowlock_held, rowlock_schema, rowlock_clock, rowlock_floor, rowlock_waiters,
+ * rowlock_queue; each of these words becomes the quoted name, "schema"."prefix_locks". Other words
+ * that start with rowlock_ stay as they are. The caller has checked prefix and schema (NULL:
+ * unqualified). Appends to `out`. */
 void rlk_sql_render(rlk_text *out, const char *sql, const char *prefix, const char *schema,
                     char quote);
 

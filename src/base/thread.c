@@ -37,6 +37,20 @@ uint64_t rlk_thread_number(void)
     return mine;
 }
 
+static _Thread_local int cancel_depth, cancel_state;
+
+void rlk_cancel_disable(void)
+{
+    if (cancel_depth++ == 0)
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+}
+
+void rlk_cancel_enable(void)
+{
+    if (--cancel_depth == 0)
+        pthread_setcancelstate(cancel_state, NULL);
+}
+
 int rlk_cond_init(pthread_cond_t *cond)
 {
     pthread_condattr_t attributes;

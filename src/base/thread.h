@@ -10,6 +10,10 @@
  * pthread_self() and gettid(), which are given again after a thread has ended. */
 uint64_t rlk_thread_number(void);
 
+/* From the first to the second pthread_cancel() does not end the calling thread; pairs nest. */
+void rlk_cancel_disable(void);
+void rlk_cancel_enable(void);
+
 /* A condition variable for rlk_cond_wait(). 0 or an errno. */
 int rlk_cond_init(pthread_cond_t *cond);
 

@@ -8,6 +8,9 @@
 #include "core.h"
 #include "text.h"
 
+/* To give back what came too late, when the call's time is up. */
+#define LEAST_UNDO_US INT64_C(30000)
+
 /* One acquire or adopt call. Slot i of ops, tenures and locks is the i-th name in byte order;
  * order[i] is its place in the caller's array. The ops' names and owner are in the tenures, to
  * which the call has references of its own: others read them as long as it is in a queue. */
@@ -18,6 +21,7 @@ typedef struct acquisition {
     int is_adopted; /* the hold is another's: it is not undone */
     int is_counted; /* among the client's acquiring calls; under the mutex */
     int64_t since_us;
+    rlk_wait wait;
     size_t n;
     rowlock_op *ops;
     rlk_tenure **tenures;
@@ -154,7 +158,7 @@ static int do_acquire(rowlock_client *client, void *conn, uint32_t timeout_ms, v
 {
     acquisition *a = arg;
 
-    return client->driver.acquire(conn, a->ops, a->n, 1, timeout_ms, err);
+    return rlk_send_acquire(client, conn, a->ops, a->n, 1, timeout_ms, err);
 }
 
 /* The lease never ends later than this. */
@@ -216,8 +220,7 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
         take_bell(a, a->locks[i]->tenure);
         a->locks[i] = NULL;
     }
-    if (a->client->watch.first != NULL)
-        rlk_watch_wake(a->client); /* another handle's tenure may have changed, or be over */
+    rlk_watch_planned(a->client); /* another handle's tenure may have changed, or be over */
     pthread_mutex_unlock(&a->client->mutex);
     rlk_count(&a->client->counters.acquired, a->n);
     for (size_t i = 0; i < a->n; i++)
@@ -243,9 +246,10 @@ static int try_once(acquisition *a, int busy_as, rowlock_lock **out, rowlock_err
 {
     const rowlock_op *busy;
     rlk_sent sent;
-    int64_t bound = a->client->call_timeout_us;
+    int64_t bound = rlk_wait_bound(&a->wait);
     int rc = rlk_remnants_look(&a->has_remnant, a->client, a->tenures, a->ops, a->n, bound, err);
 
+    bound = rlk_wait_bound(&a->wait);
     if (rc == ROWLOCK_OK && !a->has_remnant)
         rc = a->n == 1 ? rlk_combine(a->client, RLK_ACQUIRE, a->ops, bound, &sent, err)
                        : rlk_call(a->client, bound, do_acquire, a, &sent, err);
@@ -269,16 +273,14 @@ static int is_own(const acquisition *a)
 }
 
 /* Tries again and again, with no place in a queue. BUSY: it is time for one, `is_queue`. */
-static int acquire_by_trying(acquisition *a, const rlk_wait *begun, int is_queue,
-                             rowlock_lock **out, rowlock_error *err)
+static int acquire_by_trying(acquisition *a, int is_queue, rowlock_lock **out, rowlock_error *err)
 {
-    rlk_wait wait = *begun;
     int rc;
 
     do {
         const rowlock_op *busy = rlk_obstacle(a->ops, a->n);
 
-        rc = rlk_wait_next(&wait, busy->remaining_us, err);
+        rc = rlk_wait_next(&a->wait, busy->remaining_us, err);
         if (rc == ROWLOCK_TIMEOUT)
             return rlk_report_busy(a->options.holder, ROWLOCK_TIMEOUT, busy, err);
         if (rc == ROWLOCK_OK)
@@ -311,8 +313,7 @@ static int was_granted(void *arg, rlk_conn *bell, const rlk_sent *sent, rowlock_
     return rc;
 }
 
-static int acquire_in_line(acquisition *a, const rlk_wait *wait, rowlock_lock **out,
-                           rowlock_error *err)
+static int acquire_in_line(acquisition *a, rowlock_lock **out, rowlock_error *err)
 {
     int rc;
 
@@ -322,7 +323,7 @@ static int acquire_in_line(acquisition *a, const rlk_wait *wait, rowlock_lock **
         count_acquiring(a, 0);
         pthread_mutex_unlock(&a->client->mutex);
     }
-    rc = rlk_queue_acquire(a->client, a->ops, a->n, wait, was_granted, a, err);
+    rc = rlk_queue_acquire(a->client, a->ops, a->n, &a->wait, was_granted, a, err);
     return rc == ROWLOCK_TIMEOUT && !a->is_granted ? time_is_up(a, out, err) : rc;
 }
 
@@ -351,8 +352,7 @@ static int stands_behind(const acquisition *a)
 }
 
 /* `again`: after an answer that came too late; there may be a hold, so it is asked for at once. */
-static int acquire_within(acquisition *a, const rlk_wait *wait, int again, rowlock_lock **out,
-                          rowlock_error *err)
+static int acquire_within(acquisition *a, int again, rowlock_lock **out, rowlock_error *err)
 {
     int is_queue =
         a->client->driver.enqueue != NULL && a->options.wait_ms != 0 && !a->options.barge;
@@ -362,18 +362,18 @@ static int acquire_within(acquisition *a, const rlk_wait *wait, int again, rowlo
         rc = try_once(a, ROWLOCK_BUSY, out, err);
     if (rc != ROWLOCK_BUSY || a->options.wait_ms == 0)
         return rc;
-    if (rlk_clock_us() >= wait->until_us)
+    if (rlk_clock_us() >= a->wait.until_us)
         return time_is_up(a, out, err);
     if (!is_queue || is_own(a)) /* whoever re-enters must not stand behind those who wait for him */
-        rc = acquire_by_trying(a, wait, is_queue, out, err);
-    return rc == ROWLOCK_BUSY ? acquire_in_line(a, wait, out, err) : rc;
+        rc = acquire_by_trying(a, is_queue, out, err);
+    return rc == ROWLOCK_BUSY ? acquire_in_line(a, out, err) : rc;
 }
 
 /* After an answer that came too late: is there time to ask again? With the same attempts, so that a
  * hold that was granted is not counted twice, and its lease begins anew. */
-static int may_go_on(acquisition *a, const rlk_wait *wait)
+static int may_go_on(acquisition *a)
 {
-    if (!a->is_late || a->options.wait_ms == 0 || rlk_wait_look(wait, NULL) != ROWLOCK_OK)
+    if (!a->is_late || a->options.wait_ms == 0 || rlk_wait_look(&a->wait, NULL) != ROWLOCK_OK)
         return 0;
     a->is_late = a->is_granted = 0;
     for (size_t i = 0; i < a->n; i++)
@@ -383,13 +383,15 @@ static int may_go_on(acquisition *a, const rlk_wait *wait)
 
 /* Gives back what came too late. If that is why the call ends: says so, or why there was no time to
  * ask again. */
-static int give_up(acquisition *a, const rlk_wait *wait, int rc, rowlock_error *err)
+static int give_up(acquisition *a, int rc, rowlock_error *err)
 {
     long long ttl_ms = (long long)a->options.ttl_ms;
+    int64_t bound = rlk_wait_bound(&a->wait);
 
     if (a->is_late && a->options.wait_ms != 0)
-        rc = rlk_wait_look(wait, err);
-    if (rlk_undo(a->client, a->ops, a->n) != ROWLOCK_OK)
+        rc = rlk_wait_look(&a->wait, err);
+    if (rlk_undo(a->client, a->ops, a->n, bound < LEAST_UNDO_US ? LEAST_UNDO_US : bound) !=
+        ROWLOCK_OK)
         return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
                                "the database took so long that the lease of %lld ms had ended, and "
                                "the hold could not be given back",
@@ -404,14 +406,11 @@ static int give_up(acquisition *a, const rlk_wait *wait, int rc, rowlock_error *
 
 static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
 {
-    rlk_wait wait;
-    int rc;
+    int rc = acquire_within(a, 0, out, err);
 
-    rlk_wait_begin(&wait, a->client, a->options.wait_ms, a->options.cancel);
-    rc = acquire_within(a, &wait, 0, out, err);
-    while (may_go_on(a, &wait))
-        rc = acquire_within(a, &wait, 1, out, err);
-    return rc != ROWLOCK_OK && a->was_late ? give_up(a, &wait, rc, err) : rc;
+    while (may_go_on(a))
+        rc = acquire_within(a, 1, out, err);
+    return rc != ROWLOCK_OK && a->was_late ? give_up(a, rc, err) : rc;
 }
 
 static int do_adopt(acquisition *a, rowlock_lock **out, rowlock_error *err)
@@ -429,14 +428,10 @@ static int do_adopt(acquisition *a, rowlock_lock **out, rowlock_error *err)
 /* The last thing of all: from here on a handle may be reported lost, and released. */
 static void watch_all(rowlock_client *client, rowlock_lock **out, size_t n)
 {
-    int64_t now = rlk_clock_us();
-
     pthread_mutex_lock(&client->mutex);
-    for (size_t i = 0; i < n; i++) {
-        if (out[i]->renew && out[i]->tenure->renewers == 0)
-            rlk_plan_renewal(out[i]->tenure, now);
+    for (size_t i = 0; i < n; i++)
         rlk_watch_add(client, out[i]);
-    }
+    rlk_watch_planned(client);
     pthread_mutex_unlock(&client->mutex);
 }
 
@@ -460,7 +455,8 @@ static int run(rowlock_lock **out, rowlock_client *client, const char *const *na
     if (rc == ROWLOCK_OK)
         rc = prepare_all(&a, names, many ? a.options.name_lengths : &a.options.name_length, fence,
                          err);
-    a.since_us = rlk_clock_us();
+    rlk_wait_begin(&a.wait, client, a.options.wait_ms, a.options.cancel);
+    a.since_us = a.wait.since_us;
     if (rc == ROWLOCK_OK) {
         rc = fn(&a, out, err);
         count_outcome(&a, rc);

@@ -16,9 +16,9 @@ int rlk_load_send(rowlock_client *client, void *conn, uint32_t timeout_ms, void 
     if (l->kind == RLK_RELEASE)
         return client->driver.release(conn, l->ops, l->n, timeout_ms, err);
     if (l->releases == 0)
-        return client->driver.acquire(conn, l->ops, l->n, 0, timeout_ms, err);
-    return client->driver.exchange(conn, l->ops, l->releases, l->ops + l->releases,
-                                   l->n - l->releases, timeout_ms, err);
+        return rlk_send_acquire(client, conn, l->ops, l->n, 0, timeout_ms, err);
+    return rlk_send_exchange(client, conn, l->ops, l->releases, l->ops + l->releases,
+                             l->n - l->releases, timeout_ms, err);
 }
 
 /* ---- who travels ---- */

@@ -168,9 +168,10 @@ static int do_look(rowlock_client *client, void *conn, uint32_t timeout_ms, void
 }
 
 /* Asks for a part of the places. *soonest: when the next answer changes by itself, from now. */
-static int ask(rowlock_client *client, question *q, size_t from, size_t n, int64_t *soonest)
+static int ask(rowlock_client *client, question *q, size_t from, size_t n, int64_t until_us,
+               int64_t *soonest)
 {
-    int64_t bound = beat_of(client);
+    int64_t bound = rlk_keeper_bound(beat_of(client), until_us);
     rlk_sent sent;
     int rc;
 
@@ -252,7 +253,7 @@ static void plan(rowlock_client *client, const question *q, int rc, size_t rung,
 }
 
 /* With a life, those that have half of a beat left are kept alive along with those that are due. */
-static void look(rowlock_client *client, int64_t life_us)
+static void look(rowlock_client *client, int64_t life_us, int64_t until_us)
 {
     question q = {.life_us = life_us, .due_us = rlk_clock_us() + beat_of(client) / 2};
     int64_t soonest = RLK_NEVER;
@@ -263,10 +264,12 @@ static void look(rowlock_client *client, int64_t life_us)
         qsort(q.places, q.n, sizeof *q.places, by_name);
         for (size_t at = 0; at < q.n && rc == ROWLOCK_OK; at += n) {
             n = q.n - at < MOST_AT_ONCE ? q.n - at : MOST_AT_ONCE;
-            rc = ask(client, &q, at, n, &soonest);
+            rc = ask(client, &q, at, n, until_us, &soonest);
         }
         if (rc == ROWLOCK_OK)
             rung = ring(client, &q);
+    } else if (q.room > 0) {
+        rc = ROWLOCK_ENOMEM;
     }
     plan(client, &q, rc, rung, soonest);
     free(q.places);
@@ -289,7 +292,7 @@ static void see_due(const rlk_lines *lines, int64_t now_us, int *is_beat, int *i
     }
 }
 
-int64_t rlk_tickets_due(rowlock_client *client)
+int64_t rlk_tickets_due(rowlock_client *client, int64_t until_us)
 {
     rlk_lines *lines = &client->lines;
     int64_t now = rlk_clock_us(), next;
@@ -299,7 +302,7 @@ int64_t rlk_tickets_due(rowlock_client *client)
     see_due(lines, now, &is_beat, &is_poll, &next);
     pthread_mutex_unlock(&client->mutex);
     if (is_beat || is_poll)
-        look(client, is_beat ? client->ticket_us : 0);
+        look(client, is_beat ? client->ticket_us : 0, until_us);
     pthread_mutex_lock(&client->mutex);
     see_due(lines, now, &is_beat, &is_poll, &next);
     if (lines->tickets != NULL)

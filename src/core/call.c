@@ -53,6 +53,12 @@ static void tell_reconnect(rowlock_client *client)
                                           .kind = ROWLOCK_EVENT_RECONNECTED});
 }
 
+static int no_time(rowlock_error *err)
+{
+    return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
+                           "the time was up before the request could be sent");
+}
+
 /* One try. *again: it failed in a way that leaves room for another. */
 static int try_once(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_t deadline_us,
                     rlk_call_fn fn, void *arg, rlk_sent *sent, int *again, rowlock_error *err)
@@ -61,6 +67,8 @@ static int try_once(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_
     int64_t left;
     int rc;
 
+    if (rlk_clock_us() >= deadline_us)
+        return no_time(err);
     rc = kept == NULL ? rlk_pool_get(&conn, client, use, deadline_us, err)
                       : rlk_pool_lend(&conn, client, use, deadline_us, err);
     if (rc != ROWLOCK_OK) {
@@ -69,6 +77,10 @@ static int try_once(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_
     }
     sent->at_us = rlk_clock_us();
     left = deadline_us - sent->at_us;
+    if (left <= 0) {
+        give_back(client, use, conn, ROWLOCK_BUSY, kept);
+        return no_time(err);
+    }
     rc = fn(client, conn->state, left < 1000 ? 1 : (uint32_t)(left / 1000), arg, err);
     give_back(client, use, conn, rc, kept);
     if (rc == ROWLOCK_EUNKNOWN)
@@ -87,6 +99,16 @@ static void tell_error(rowlock_client *client, const rowlock_error *err)
                                       .message = err->message});
 }
 
+int rlk_unknown(rowlock_error *err)
+{
+    rowlock_error last = *err;
+
+    if (last.status == ROWLOCK_EUNKNOWN)
+        return ROWLOCK_EUNKNOWN;
+    return rlk_fail_native(err, ROWLOCK_EUNKNOWN, last.native_code, last.sqlstate, 1,
+                           "the answer was lost and could not be had again: %.180s", last.message);
+}
+
 /* What comes after a first try: others, while there is time, and the honest answer. */
 static int go_on(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_t deadline_us,
                  rlk_call_fn fn, void *arg, rlk_sent *sent, int rc, int again, rowlock_error *err)
@@ -102,13 +124,8 @@ static int go_on(rlk_conn **kept, rowlock_client *client, rlk_use use, int64_t d
         rc = try_once(kept, client, use, deadline_us, fn, arg, sent, &again, err);
         tell_reconnect(client);
     }
-    if (rc < 0 && sent->repeated && rc != ROWLOCK_EUNKNOWN) {
-        rowlock_error last = *err;
-
-        rc =
-            rlk_fail_native(err, ROWLOCK_EUNKNOWN, last.native_code, last.sqlstate, 1,
-                            "the answer was lost and could not be had again: %.180s", last.message);
-    }
+    if (rc < 0 && sent->repeated)
+        rc = rlk_unknown(err);
     if (rc < 0)
         tell_error(client, err);
     return rc;

@@ -40,6 +40,7 @@ int rlk_enter(rowlock_client *client, rowlock_error *err)
     pthread_mutex_unlock(&client->mutex);
     if (closed)
         return rlk_fail(err, ROWLOCK_ECLOSED, "the client is closed");
+    rlk_cancel_disable();
     return rlk_ok(err);
 }
 
@@ -50,6 +51,7 @@ void rlk_leave(rowlock_client *client)
     /* Under the mutex: once it is free and calls is zero, close may free the client. */
     pthread_cond_broadcast(&client->changed);
     pthread_mutex_unlock(&client->mutex);
+    rlk_cancel_enable();
 }
 
 static void wipe_and_free(char *secret)
@@ -183,7 +185,7 @@ static int create(rowlock_client **out, const rowlock_driver *driver, const char
     client->reap_retention_us = options->reap_retention_ms * 1000;
     no_random = rlk_owner_head(client->owner_head, sizeof client->owner_head);
     if (no_random == 0)
-        no_random = rlk_random(client->attempt, sizeof client->attempt);
+        no_random = rlk_random(&client->attempt, sizeof client->attempt);
     pthread_mutex_init(&client->mutex, NULL);
     rlk_cond_init(&client->changed);
     client->address = copy_of(address, &failed);
@@ -221,8 +223,21 @@ static int connect_once(rowlock_client *client, rowlock_error *err)
     return rc;
 }
 
-int rowlock_open(rowlock_client **out, const rowlock_driver *driver, const char *address,
-                 const rowlock_options *options, rowlock_error *err)
+/* All connections of a client use the same tables: where the first one has found them. */
+static int keep_schema(rowlock_client *client, rowlock_error *err)
+{
+    const char *found;
+    int failed = 0;
+
+    if (client->schema != NULL || client->driver.schema_of == NULL || client->idle == NULL)
+        return ROWLOCK_OK;
+    found = client->driver.schema_of(client->idle->state);
+    client->schema = copy_of(found, &failed);
+    return failed ? rlk_fail_memory(err) : ROWLOCK_OK;
+}
+
+static int open_client(rowlock_client **out, const rowlock_driver *driver, const char *address,
+                       const rowlock_options *options, rowlock_error *err)
 {
     rowlock_client *client = NULL;
     rowlock_driver table;
@@ -248,6 +263,8 @@ int rowlock_open(rowlock_client **out, const rowlock_driver *driver, const char 
     client->may_create = 0;
     if (rc == ROWLOCK_OK)
         rc = rlk_schema_check(client, opts.schema_policy, err);
+    if (rc == ROWLOCK_OK)
+        rc = keep_schema(client, err);
     if (rc == ROWLOCK_OK && client->reap_interval_us > 0)
         rc = rlk_watch_start(client, err);
     if (rc != ROWLOCK_OK) {
@@ -257,6 +274,17 @@ int rowlock_open(rowlock_client **out, const rowlock_driver *driver, const char 
     }
     *out = client;
     return rlk_ok(err);
+}
+
+int rowlock_open(rowlock_client **out, const rowlock_driver *driver, const char *address,
+                 const rowlock_options *options, rowlock_error *err)
+{
+    int rc;
+
+    rlk_cancel_disable();
+    rc = open_client(out, driver, address, options, err);
+    rlk_cancel_enable();
+    return rc;
 }
 
 /* What a tenure has still to give back at close. */
@@ -343,18 +371,10 @@ static void release_all(rowlock_client *client)
     free(all);
 }
 
-void rowlock_close(rowlock_client **client)
+static void close_client(rowlock_client *c)
 {
-    rowlock_client *c = client == NULL ? NULL : *client;
     const uint64_t one = 1;
 
-    if (c == NULL)
-        return;
-    *client = NULL;
-    /* In a child process everything here is the parent's: sockets, file locks, a mutex in whatever
-     * state it was. Nothing of it may be touched. */
-    if (c->pid != getpid())
-        return;
     pthread_mutex_lock(&c->mutex);
     atomic_store(&c->closed, 1);
     if (write(c->close_fd, &one, sizeof one) < 0) {
@@ -373,4 +393,20 @@ void rowlock_close(rowlock_client **client)
     pthread_mutex_unlock(&c->mutex);
     rlk_pool_close_idle(c);
     rlk_client_unref(c);
+}
+
+void rowlock_close(rowlock_client **client)
+{
+    rowlock_client *c = client == NULL ? NULL : *client;
+
+    if (c == NULL)
+        return;
+    *client = NULL;
+    /* In a child process everything here is the parent's: sockets, file locks, a mutex in whatever
+     * state it was. Nothing of it may be touched. */
+    if (c->pid != getpid())
+        return;
+    rlk_cancel_disable();
+    close_client(c);
+    rlk_cancel_enable();
 }

@@ -20,6 +20,9 @@
 
 enum { PATIENCE_PART = 4 };
 
+/* Who has less goes alone: what is sent together has the time of the one that has least. */
+#define LEAST_SHARED_US INT64_C(500000)
+
 enum { MANY = 32, PARTS = 3 }; /* operations at a time; into how many requests */
 
 /* Releases and acquires travel together if the driver can send both at once. */
@@ -328,6 +331,17 @@ static int replace(rowlock_client *client, rlk_combiner *combiner, rlk_rider *ri
     return leads;
 }
 
+/* 1: nothing of it was sent, and it is not going to be. */
+static int leave_list(rowlock_client *client, rlk_combiner *combiner, const rlk_rider *rider)
+{
+    int was_there;
+
+    pthread_mutex_lock(&client->mutex);
+    was_there = withdraw(combiner, rider);
+    pthread_mutex_unlock(&client->mutex);
+    return was_there;
+}
+
 /* Waits to be woken. The request that is under way may be stuck, or the link be slow. */
 static uint32_t wait_for_answer(rowlock_client *client, rlk_combiner *combiner, rlk_rider *rider)
 {
@@ -339,9 +353,14 @@ static uint32_t wait_for_answer(rowlock_client *client, rlk_combiner *combiner, 
 
         if (state != RLK_PENDING)
             return state;
-        if (!rlk_word_wait(rider->word, word, until) &&
-            replace(client, combiner, rider, span, &until))
+        if (rlk_word_wait(rider->word, word, until))
+            continue;
+        if (rlk_clock_us() >= rider->until_us && leave_list(client, combiner, rider))
+            return RLK_LEFT; /* its time is up */
+        if (replace(client, combiner, rider, span, &until))
             return RLK_LEADS;
+        if (until > rider->until_us && rlk_clock_us() < rider->until_us)
+            until = rider->until_us;
     }
 }
 
@@ -392,7 +411,7 @@ int rlk_combine(rowlock_client *client, rlk_kind kind, rowlock_op *op, int64_t b
     int rc;
 
     err = err == NULL ? &local : err;
-    if (bound_us < client->call_timeout_us / 2) /* too little to make it that of others */
+    if (bound_us < client->call_timeout_us / 2 && bound_us < LEAST_SHARED_US)
         return kind == RLK_ACQUIRE ? rlk_call(client, bound_us, rlk_load_send,
                                               &(rlk_load){kind, op, 1, 0}, sent, err)
                                    : rlk_call_keep(client, bound_us, rlk_load_send,

@@ -31,20 +31,21 @@ typedef struct rlk_tenure {
     uint32_t handles; /* not released yet */
     uint32_t refs;    /* handles whose memory is there, the table, calls that use it */
     uint8_t seen[ROWLOCK_ATTEMPT_SIZE]; /* the row's attempt as last known */
-    uint8_t is_adopted;   /* one of the holds is another process's own: not ours to undo */
-    uint8_t is_in_batch;  /* of renewals, at this moment */
-    uint8_t is_counted;   /* among the lost ones */
-    uint8_t is_guarded;   /* was: a transaction may keep its row locked */
-    uint8_t is_asked;     /* lost by the database's answer, and the reason is being looked for */
-    uint8_t is_over;      /* lost, and not live in the database any more, as that has answered */
-    uint32_t renewers;    /* handles that want it renewed */
-    int64_t acquired_us;  /* local clock */
-    int64_t row_until_us; /* so long the row may live in the database, as far as is known here */
-    rlk_heap_node end;    /* of the table: among the remnants */
-    int64_t renew_at_us;  /* if there are renewers; with others from renew_from_us on */
-    int64_t renew_from_us;
-    struct rlk_conn *bell; /* to release it on, which wakes the next in the queue; or NULL */
-    uint64_t ticket;       /* of the bell */
+    uint8_t is_adopted;     /* one of the holds is another process's own: not ours to undo */
+    uint8_t is_counted;     /* among the lost ones */
+    uint8_t is_guarded;     /* was: a transaction may keep its row locked */
+    uint8_t is_asked;       /* lost by the database's answer, and the reason is being looked for */
+    uint8_t is_over;        /* lost, and not live in the database any more, as that has answered */
+    uint32_t renewers;      /* handles that want it renewed */
+    int64_t acquired_us;    /* local clock */
+    int64_t row_until_us;   /* so long the row may live in the database, as far as is known here */
+    rlk_heap_node end;      /* of the table: held, or a remnant */
+    int64_t renew_from_us;  /* with others; it is planned for the time at which it is due */
+    rowlock_lock *watchers; /* handles that are watched, and do not know of a loss */
+    rlk_heap_node alarm;    /* of the watch: when to look whether it is lost, if it has watchers */
+    rlk_heap_node renewal;  /* of the watch: planned or due, if it has renewers */
+    struct rlk_conn *bell;  /* to release it on, which wakes the next in the queue; or NULL */
+    uint64_t ticket;        /* of the bell */
     _Atomic int64_t hold_until_us; /* held no longer than this; RLK_NEVER */
     _Atomic int64_t deadline_us;   /* local clock; held before it */
     atomic_int is_last;            /* the lease was cut by hold_until_us: it is not renewed again */
@@ -56,6 +57,7 @@ typedef struct rlk_tenure {
 typedef struct rlk_tenures {
     rlk_tenure **slots;
     size_t slot_count, count;
+    rlk_heap held;     /* all that are not known to be lost; by deadline_us */
     rlk_heap remnants; /* without handles, see rlk_tenures_remnant(); by row_until_us */
 } rlk_tenures;
 
@@ -97,7 +99,11 @@ void rlk_tenures_clear(rlk_tenures *tenures);
  * memory. */
 rlk_tenure **rlk_tenures_all(const rlk_tenures *tenures, size_t *count);
 
-/* Sets the deadline, unless it was later before; not beyond hold_until_us. */
+/* How many are held at this moment. */
+size_t rlk_tenures_held(rlk_tenures *tenures);
+
+/* Sets the deadline, unless it was later before; not beyond hold_until_us. Under the mutex, as soon
+ * as others know of it. */
 void rlk_tenure_prolong(rlk_tenure *tenure, int64_t deadline_us);
 
 /* Orders pointers to tenures as drivers want their operations; for qsort(). */
@@ -106,7 +112,7 @@ int rlk_tenure_by_name(const void *a, const void *b);
 /* Is it over, by the local clock? Says so for ever after. */
 int rlk_tenure_is_lost(rlk_tenure *tenure);
 
-/* It is over, for this reason unless there was one before. */
+/* It is over, for this reason unless there was one before. Under the mutex. */
 void rlk_tenure_lose(rlk_tenure *tenure, int loss);
 
 /* The ttl to ask for, so that the lease ends by hold_until_us; more than 0. */
@@ -137,7 +143,7 @@ typedef enum rlk_use {
 /* The front of a line may be given the lock by the thread of its process that releases it. */
 typedef enum rlk_hand {
     RLK_HAND_OPEN,      /* it may be */
-    RLK_HAND_UNDER_WAY, /* a thread is doing so: nobody but that one changes it, or the op */
+    RLK_HAND_UNDER_WAY, /* a thread is doing so: only it changes this, or a waiter without time */
     RLK_HAND_HAD,       /* it was: the op has the answer */
     RLK_HAND_CLOSED     /* it asks the database itself */
 } rlk_hand;
@@ -162,9 +168,21 @@ typedef struct rlk_waiter {
     int is_polled; /* the database does not wake it: ask */
     int is_gone;   /* its ticket was not found */
     rlk_hand hand;
-    rlk_sent handed;     /* when, if it was had */
-    int is_hand_unknown; /* it may have been: the answer was lost */
+    struct rlk_handing *giver; /* while it is under way */
+    rlk_sent handed;           /* when, if it was had */
+    int is_hand_unknown;       /* it may have been: the answer was lost */
+    int is_hand_left;          /* it may be: who waits gave up while it was under way */
 } rlk_waiter;
+
+/* A lock that is being given on, in the memory of the thread that releases it, with a copy of all
+ * that the request needs: who waits may give up before the answer is there. */
+typedef struct rlk_handing {
+    rlk_waiter *next; /* under the mutex; NULL: nobody wants it, or has given up */
+    rowlock_op acquire;
+    char name[ROWLOCK_NAME_MAX];
+    char owner[ROWLOCK_OWNER_MAX + 1];
+    char note[ROWLOCK_NOTE_MAX + 1];
+} rlk_handing;
 
 /* In a request that has both, releases come before acquires. */
 typedef enum rlk_kind { RLK_RELEASE, RLK_ACQUIRE, RLK_RENEW, RLK_KINDS } rlk_kind;
@@ -238,10 +256,13 @@ typedef struct rlk_worker {
  * the clock and the application's own callbacks (watch.c). */
 typedef struct rlk_watch {
     rlk_worker keeper, teller;
-    int is_by_hand; /* tests run the steps themselves */
+    rowlock_client *next_running; /* among those of the process that have threads: exit.c */
+    int is_listed;                /* it is, or was, among them */
+    int is_by_hand;               /* tests run the steps themselves */
     atomic_int stop;
-    rowlock_lock *first;   /* handles that are watched */
-    rowlock_lock *untold;  /* those whose loss is to be told next */
+    rlk_heap alarms;       /* tenures that are watched, by the time of the next look */
+    rlk_heap planned, due; /* tenures to renew: by the time for it; at once, by deadline_us */
+    rowlock_lock *untold, *last_untold; /* handles whose loss is to be told, in this order */
     rowlock_lock *calling; /* whose on_lost is being called; NULL: none, or it was released in it */
     pthread_t caller;      /* by this thread */
     int64_t reap_at_us, reap_pause_us;
@@ -249,8 +270,6 @@ typedef struct rlk_watch {
     uint64_t reap_count;    /* deleted in it */
     rowlock_op *ops;        /* of a batch of renewals, and whose they are */
     rlk_tenure **tenures;
-    rlk_tenure **due; /* all that could be in it */
-    size_t due_room;
 } rlk_watch;
 
 struct rowlock_client {
@@ -263,8 +282,8 @@ struct rowlock_client {
     char *place;          /* where the tables were found, under the mutex; NULL: not asked yet */
     char *owner;          /* or NULL: one for each thread */
     char owner_head[128]; /* of generated owners */
-    uint64_t attempt[2];  /* at random; attempts of this client are counted from here */
-    _Atomic uint64_t attempts;
+    uint64_t attempt;     /* at random: the first half of this client's attempts */
+    _Atomic uint64_t attempts; /* their number, which is the other half */
     int64_t ttl_us, call_timeout_us, connect_timeout_us, ticket_us;
     uint32_t max_connections[RLK_USES];
     int may_create; /* the database itself, while the client is being opened */
@@ -306,11 +325,12 @@ struct rowlock_lock {
     int renew;
     atomic_int lost_fd;            /* or -1 */
     int is_watched, is_told;       /* under the mutex, with the two that follow; told: not listed */
-    rowlock_lock *next, *previous; /* among the watched ones */
+    rowlock_lock *next, *previous; /* among the tenure's watchers, or the untold */
 };
 
-/* Every public call on a client stands between these two. Enter fails with EINVAL (NULL), EFORK or
- * ECLOSED, and then leave must not be called. */
+/* Every public call on a client stands between these two, and cannot be cancelled there
+ * (pthread_cancel()): others may wait for what it has begun. Enter fails with EINVAL (NULL), EFORK
+ * or ECLOSED, and then leave must not be called. */
 int rlk_enter(rowlock_client *client, rowlock_error *err);
 void rlk_leave(rowlock_client *client);
 
@@ -338,10 +358,14 @@ void rlk_pool_lose(rowlock_client *client, rlk_use use, rlk_conn *conn);
 typedef int (*rlk_call_fn)(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
                            rowlock_error *err);
 
-/* Runs fn with retries and reconnects for at most bound_us. Never longer than the connection's own
- * timeouts allow past that. EUNKNOWN if a request may have been carried out and no answer came. */
+/* Runs fn with retries and reconnects for at most bound_us; ECONNECT, with nothing sent, if that is
+ * over before there is a connection. EUNKNOWN if a request may have been carried out and no answer
+ * came. */
 int rlk_call(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg, rlk_sent *sent,
              rowlock_error *err);
+
+/* EUNKNOWN, for what err says (not NULL), after a request whose answer was lost. */
+int rlk_unknown(rowlock_error *err);
 
 /* The same, as RLK_USE_KEEP: for renewals and releases. */
 int rlk_call_keep(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg,
@@ -402,6 +426,17 @@ int rlk_lost(rowlock_error *err);
 typedef int (*rlk_let_go_fn)(rowlock_client *client, rowlock_lock *lock, rowlock_error *err);
 int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err);
 
+/* What the answer to a release means for its tenure: OK, LOST or EUNKNOWN. `is_repeated`: an
+ * earlier request may have been carried out. Then numbers, events, and whoever waits in the line of
+ * this process, unless it was handed the lock. */
+int rlk_release_answer(rowlock_client *client, rlk_tenure *tenure, const rowlock_op *op,
+                       int is_repeated, rowlock_error *err);
+void rlk_release_note(rowlock_client *client, rlk_tenure *tenure, int rc, int handed);
+
+/* Frees a handle that is not watched, and what it pins; after fork() nothing that is the parent's.
+ */
+void rlk_handle_free(rowlock_lock *lock, int is_forked);
+
 /* The local deadline of a lease: counted from before the request, less a margin. No more than the
  * ttl that the request asked for, whatever is left by the database's clock, which may have been set
  * back. */
@@ -413,7 +448,7 @@ int rlk_extend(rlk_tenure *tenure, const rlk_sent *sent, const rowlock_op *op);
 
 /* Gives back a hold that came too late to count; `seen` of the ops is set. Only the one hold:
  * others may count on theirs. OK: there is none any more. Else the lease's end does the same. */
-int rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n);
+int rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us);
 
 /* Are some of the tenures wanted, sorted by name, lost here and still live in the database? Then
  * their ops are answered BUSY, with their own owner as the holder, and the others OK
@@ -447,27 +482,38 @@ void rlk_watch_free(rowlock_client *client);
 /* Starts the threads, once. ENOMEM if that is not possible. */
 int rlk_watch_start(rowlock_client *client, rowlock_error *err);
 
+/* The threads of this client are to be ended at exit(), or not any more: it is being closed. */
+void rlk_exit_add(rowlock_client *client);
+void rlk_exit_remove(rowlock_client *client);
+
 /* Something has changed that they should look at. Any thread, also under the mutex. */
 void rlk_watch_wake(rowlock_client *client);
 
-/* The same for one of them, unless it will look in time anyway. */
+/* Under the mutex: an alarm or a renewal was planned, so that they may have to look earlier. */
+void rlk_watch_planned(rowlock_client *client);
+
+/* Wakes one of them, unless it will look in time anyway. */
 void rlk_worker_wake(const rlk_worker *worker, int64_t time_us);
 
 /* Everything that is due now; when to come again. The threads do no more than this. */
 int64_t rlk_keeper_step(rowlock_client *client);
 int64_t rlk_teller_step(rowlock_client *client);
 
-/* Under the mutex: from now on, or no longer. Removing waits for an on_lost that is being called,
- * unless it is that which removes. */
+/* Under the mutex: from now on, and rlk_watch_planned() is to follow; or no longer. Removing waits
+ * for an on_lost that is being called, unless it is that which removes. */
 void rlk_watch_add(rowlock_client *client, rowlock_lock *lock);
 void rlk_watch_remove(rowlock_client *client, rowlock_lock *lock);
 
-/* Renews what is due, in batches; when more will be. Deletes some old rows, if that is due. */
+/* Renews what is due, in batches; when more will be. Deletes some old rows, if that is due; by
+ * until_us. */
 int64_t rlk_renew_due(rowlock_client *client);
-void rlk_reap_due(rowlock_client *client);
+void rlk_reap_due(rowlock_client *client, int64_t until_us);
 
-/* When a lease should be renewed that is known until deadline_us. */
-void rlk_plan_renewal(rlk_tenure *tenure, int64_t now_us);
+/* What the keeper may take for anything but renewals: none of them is to be late for it. */
+int64_t rlk_keeper_bound(int64_t bound_us, int64_t until_us);
+
+/* Under the mutex: plans when to renew a lease that is known until deadline_us. */
+void rlk_plan_renewal(rowlock_client *client, rlk_tenure *tenure, int64_t now_us);
 
 /* Tells of all losses that have not been told. */
 void rlk_tell_losses(rowlock_client *client);
@@ -497,12 +543,29 @@ typedef struct rlk_wait {
     rowlock_client *client;
     rowlock_cancel *cancel; /* or NULL */
     int64_t until_us;       /* end of the wait; RLK_NEVER */
+    int64_t end_us;         /* when the call returns, whatever hangs; RLK_NEVER */
     int64_t since_us;       /* its start */
     int64_t interval_us;    /* the next pause, before jitter */
 } rlk_wait;
 
+/* A call that does not wait has call_timeout_ms; one that does the wait and a little more for its
+ * last request; one that waits for ever call_timeout_ms for each request. */
 void rlk_wait_begin(rlk_wait *wait, rowlock_client *client, int64_t wait_ms,
                     rowlock_cancel *cancel);
+
+/* What the next request of a call may take that has until deadline_us, or until the end of the
+ * wait: no more than call_timeout_ms. 0: nothing may be sent any more. The second for drivers, 1 at
+ * least. */
+int64_t rlk_bound(const rowlock_client *client, int64_t deadline_us);
+uint32_t rlk_bound_ms(const rowlock_client *client, int64_t deadline_us);
+int64_t rlk_wait_bound(const rlk_wait *wait);
+
+/* Enough for another try? With less, a row that is locked for a moment, or a database that is only
+ * slow, would leave it unknown. */
+int rlk_wait_has_time(const rlk_wait *wait);
+
+/* The same for a driver that first waits for wait_ms itself. */
+uint32_t rlk_wait_rest_ms(const rlk_wait *wait, uint32_t wait_ms);
 
 /* Sleeps until it is worth trying again, given what the holder has left (0: not known).
  * OK: try; TIMEOUT, CANCELLED, ECLOSED: do not. */
@@ -561,14 +624,14 @@ int rlk_hand_exists(rowlock_client *client, const rowlock_op *op);
  * the wait for the front came to; whoever ends it is to be given nothing from here on, either. */
 int rlk_hand_wait(rlk_waiter *waiter, const rlk_wait *wait, int rc, int *had, rowlock_error *err);
 
-/* Who is to have the lock of a tenure that is about to be released; or NULL. Under the mutex, with
- * the tenure out of the table; rlk_hand_over() must follow. */
-rlk_waiter *rlk_hand_next(rowlock_client *client, const rlk_tenure *tenure);
+/* Who is to have the lock of a tenure that is about to be released; 0: nobody. Under the mutex,
+ * with the tenure out of the table; rlk_hand_over() must follow. */
+int rlk_hand_next(rlk_handing *out, rowlock_client *client, const rlk_tenure *tenure);
 
-/* Releases and gives it to that one, in one request. 1: done. Else the usual way is open; *repeated
- * says whether this may have been carried out. */
-int rlk_hand_over(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *next, rowlock_op *op,
-                  int *repeated);
+/* Releases and gives it to that one, in one request, by the deadline. 1: done. Else the usual way
+ * is open; *repeated says whether this may have been carried out. */
+int rlk_hand_over(rowlock_client *client, rlk_tenure *tenure, rlk_handing *handing, rowlock_op *op,
+                  int64_t deadline_us, int *repeated);
 
 /* Wakes the waiter; forgets that it was woken. */
 void rlk_ring(const rlk_waiter *waiter);
@@ -581,9 +644,9 @@ void rlk_tickets_remove(rlk_waiter *waiter);
 /* From now on the database is asked for it from time to time, or not any more. */
 void rlk_tickets_poll(rlk_waiter *waiter, int is_polled);
 
-/* Keeps tickets alive and asks for those that the database does not wake, as far as it is time.
- * When to come again. */
-int64_t rlk_tickets_due(rowlock_client *client);
+/* Keeps tickets alive and asks for those that the database does not wake, as far as it is time; by
+ * until_us, when the next renewal is due. When to come again. */
+int64_t rlk_tickets_due(rowlock_client *client, int64_t until_us);
 
 /* ---- transactions (tx.c, native.c) ---- */
 
@@ -595,6 +658,7 @@ typedef struct rlk_tx_call {
     size_t n;
     rowlock_op *ops;
     size_t *order;
+    rlk_wait wait;
     int is_native;         /* the application's connection */
     rowlock_error no_room; /* BUSY because no connection could be lent: what to say */
     char owner_buffer[ROWLOCK_OWNER_MAX + 1];
@@ -660,7 +724,17 @@ const char *rlk_owner(const rowlock_client *client, char buffer[ROWLOCK_OWNER_MA
 /* What the owners of a client begin with: host, pid, random bits. 0 or an errno. */
 int rlk_owner_head(char *out, size_t size);
 
-/* An attempt that no other call has. Any thread. */
+/* ---- stale.c */
+
+/* The driver's slots; where an acquire is told to be late, again with a new attempt, which is in
+ * the op then, or BUSY. */
+int rlk_send_acquire(rowlock_client *client, void *conn, rowlock_op *ops, size_t n, int all,
+                     uint32_t timeout_ms, rowlock_error *err);
+int rlk_send_exchange(rowlock_client *client, void *conn, rowlock_op *releases, size_t n,
+                      rowlock_op *acquires, size_t m, uint32_t timeout_ms, rowlock_error *err);
+
+/* An attempt that no other call has: larger than those that this client had before, byte by byte,
+ * and the same in its first half. Any thread. */
 void rlk_new_attempt(uint8_t out[ROWLOCK_ATTEMPT_SIZE], rowlock_client *client);
 
 /* Schema steps at open (schema.c). */

@@ -86,6 +86,24 @@ static int64_t soon_if_deaf(const rlk_waiter *waiter, int64_t until_us)
     return waiter->ring_fd >= 0 || until_us < soon ? until_us : soon;
 }
 
+/* It cannot wait any longer for the answer of a request that is under way: who sent it gives back
+ * what it may have got. So the database must not be asked any more: what it has would be taken away
+ * again. */
+static rlk_hand give_up(rlk_waiter *waiter)
+{
+    rlk_hand hand;
+
+    pthread_mutex_lock(&waiter->client->mutex);
+    if (waiter->hand == RLK_HAND_UNDER_WAY) {
+        waiter->giver->next = NULL;
+        waiter->hand = RLK_HAND_CLOSED;
+        waiter->is_hand_left = 1;
+    }
+    hand = waiter->hand;
+    pthread_mutex_unlock(&waiter->client->mutex);
+    return hand;
+}
+
 int rlk_hand_wait(rlk_waiter *waiter, const rlk_wait *wait, int rc, int *had, rowlock_error *err)
 {
     int64_t opened = rlk_clock_us(), until;
@@ -95,12 +113,14 @@ int rlk_hand_wait(rlk_waiter *waiter, const rlk_wait *wait, int rc, int *had, ro
         rc = rlk_wait_until(wait, soon_if_deaf(waiter, until), waiter->ring_fd, err);
         rlk_unring(waiter);
     }
-    /* A request that is under way is waited for, whatever the wait says: it may have been had. */
-    while ((hand = withdraw(waiter)) == RLK_HAND_UNDER_WAY) {
-        rlk_sleep_until(soon_if_deaf(waiter, RLK_NEVER), &waiter->ring_fd,
+    /* A request that is under way is waited for as long as the call may take: it may have been had.
+     */
+    while ((hand = withdraw(waiter)) == RLK_HAND_UNDER_WAY && rlk_clock_us() < wait->end_us) {
+        rlk_sleep_until(soon_if_deaf(waiter, wait->end_us), &waiter->ring_fd,
                         waiter->ring_fd >= 0 ? 1 : 0);
         rlk_unring(waiter);
     }
+    hand = give_up(waiter);
     *had = hand == RLK_HAND_HAD;
     return *had ? rlk_ok(err) : rc;
 }
@@ -108,62 +128,92 @@ int rlk_hand_wait(rlk_waiter *waiter, const rlk_wait *wait, int rc, int *had, ro
 /* ---- who releases ---- */
 
 typedef struct pair {
-    rowlock_op *release, acquire;
+    rowlock_op *release, *acquire;
 } pair;
 
 static int do_exchange(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
                        rowlock_error *err)
 {
-    pair *p = arg;
+    const pair *p = arg;
 
-    return client->driver.exchange(conn, p->release, 1, &p->acquire, 1, timeout_ms, err);
+    return rlk_send_exchange(client, conn, p->release, 1, p->acquire, 1, timeout_ms, err);
 }
 
-rlk_waiter *rlk_hand_next(rowlock_client *client, const rlk_tenure *tenure)
+static void copy_op(rlk_handing *to, const rowlock_op *op)
+{
+    to->acquire = *op;
+    memcpy(to->name, op->name, op->name_length);
+    memcpy(to->owner, op->owner, strlen(op->owner) + 1);
+    memcpy(to->note, op->note, strlen(op->note) + 1);
+    to->acquire.name = to->name;
+    to->acquire.owner = to->owner;
+    to->acquire.note = to->note;
+}
+
+int rlk_hand_next(rlk_handing *out, rowlock_client *client, const rlk_tenure *tenure)
 {
     rlk_waiter *front;
 
     if (client->driver.exchange == NULL || tenure->handles > 0 || tenure->is_guarded)
-        return NULL;
+        return 0;
     front = rlk_line_front(client, tenure->name, tenure->name_length);
     if (front == NULL || front->hand != RLK_HAND_OPEN ||
         strcmp(front->ops[0].owner, tenure->owner) == 0)
-        return NULL;
+        return 0;
+    copy_op(out, &front->ops[0]);
+    out->next = front;
+    front->giver = out;
     front->hand = RLK_HAND_UNDER_WAY;
-    return front;
+    return 1;
+}
+
+/* The waiter's op, with its own pointers, as it was answered. */
+static void copy_answer(rowlock_op *op, const rowlock_op *answer)
+{
+    const char *name = op->name, *owner = op->owner, *note = op->note;
+
+    *op = *answer;
+    op->name = name;
+    op->owner = owner;
+    op->note = note;
 }
 
 /* The answer; if it is not yes, the front one finds out by itself, with the same attempt. It may be
- * gone as soon as the mutex is free. Released and yet not had: others want it, too. */
-static void tell_next(rowlock_client *client, rlk_waiter *next, const pair *p, int rc,
-                      const rlk_sent *sent)
+ * gone as soon as the mutex is free. Released and yet not had: others want it, too. 0: it was had,
+ * but the waiter has given up. */
+static int tell_next(rowlock_client *client, rlk_handing *handing, const rowlock_op *release,
+                     int rc, const rlk_sent *sent)
 {
-    int is_had = rc == ROWLOCK_OK && p->acquire.status == ROWLOCK_OK;
-    int is_free =
-        rc == ROWLOCK_OK && p->release->status == ROWLOCK_OK && p->release->hold_count == 0;
+    int is_had = rc == ROWLOCK_OK && handing->acquire.status == ROWLOCK_OK;
+    int is_free = rc == ROWLOCK_OK && release->status == ROWLOCK_OK && release->hold_count == 0;
+    rlk_waiter *next;
 
     pthread_mutex_lock(&client->mutex);
-    if (is_had) {
-        next->ops[0] = p->acquire;
+    next = handing->next;
+    if (is_free && !is_had)
+        *crowd_until(client, &handing->acquire) = rlk_clock_us() + CROWD_US;
+    if (next != NULL && is_had) {
+        copy_answer(&next->ops[0], &handing->acquire);
         next->handed = *sent;
-    } else if (is_free) {
-        *crowd_until(client, &p->acquire) = rlk_clock_us() + CROWD_US;
     }
-    next->is_hand_unknown = rc == ROWLOCK_EUNKNOWN;
-    next->hand = is_had ? RLK_HAND_HAD : RLK_HAND_CLOSED;
-    rlk_ring(next);
+    if (next != NULL) {
+        next->is_hand_unknown = rc == ROWLOCK_EUNKNOWN;
+        next->hand = is_had ? RLK_HAND_HAD : RLK_HAND_CLOSED;
+        rlk_ring(next);
+    }
     pthread_mutex_unlock(&client->mutex);
+    return next != NULL || !is_had;
 }
 
 /* On the connection that has the bell, if there is one: it goes with the hold. */
 static int exchange_on_bell(rowlock_client *client, rlk_tenure *tenure, rlk_conn *conn, pair *p,
-                            rlk_sent *sent)
+                            int64_t deadline_us, rlk_sent *sent)
 {
     int rc;
 
     p->release->ticket = tenure->ticket;
     *sent = (rlk_sent){.at_us = rlk_clock_us()};
-    rc = do_exchange(client, conn->state, rlk_call_timeout_ms(client), p, NULL);
+    rc = do_exchange(client, conn->state, rlk_bound_ms(client, deadline_us), p, NULL);
     p->release->ticket = 0;
     if (rc == ROWLOCK_OK && p->release->status == ROWLOCK_OK)
         rlk_pool_return(client, RLK_USE_WAIT, conn);
@@ -172,10 +222,20 @@ static int exchange_on_bell(rowlock_client *client, rlk_tenure *tenure, rlk_conn
     return rc;
 }
 
-int rlk_hand_over(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *next, rowlock_op *op,
-                  int *repeated)
+/* Nobody has it, and the next in line may. */
+static void take_back(rowlock_client *client, rlk_handing *handing, int64_t deadline_us)
 {
-    pair p = {op, next->ops[0]};
+    rowlock_op *op = &handing->acquire;
+
+    memcpy(op->seen, op->attempt, sizeof op->seen);
+    rlk_undo(client, op, 1, rlk_bound(client, deadline_us));
+    rlk_line_ring(client, op->name, op->name_length);
+}
+
+int rlk_hand_over(rowlock_client *client, rlk_tenure *tenure, rlk_handing *handing, rowlock_op *op,
+                  int64_t deadline_us, int *repeated)
+{
+    pair p = {op, &handing->acquire};
     rlk_conn *bell;
     rowlock_error err;
     rlk_sent sent;
@@ -186,11 +246,12 @@ int rlk_hand_over(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *next, 
     tenure->bell = NULL;
     pthread_mutex_unlock(&client->mutex);
     if (bell != NULL)
-        rc = exchange_on_bell(client, tenure, bell, &p, &sent);
+        rc = exchange_on_bell(client, tenure, bell, &p, deadline_us, &sent);
     else
-        rc = rlk_call_first(client, RLK_USE_KEEP, rlk_clock_us() + client->call_timeout_us,
-                            do_exchange, &p, &sent, &again, &err);
-    tell_next(client, next, &p, rc, &sent);
+        rc =
+            rlk_call_first(client, RLK_USE_KEEP, deadline_us, do_exchange, &p, &sent, &again, &err);
+    if (!tell_next(client, handing, op, rc, &sent))
+        take_back(client, handing, deadline_us);
     *repeated = rc == ROWLOCK_EUNKNOWN;
     return rc == ROWLOCK_OK && op->status == ROWLOCK_OK;
 }

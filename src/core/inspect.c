@@ -6,8 +6,10 @@
 
 #include "core.h"
 
-/* ---- list: rows are gathered first, so that fn may use the client, whose connection is back ----
- */
+/* ---- list: a page of rows is gathered first, so that fn may use the client, whose connection is
+ * back, and so that no more than a page is in memory ---- */
+
+enum { PAGE = 1000 };
 
 typedef struct listed_row {
     struct listed_row *next;
@@ -17,16 +19,34 @@ typedef struct listed_row {
 
 typedef struct listing {
     rowlock_list_query query;
+    char after[ROWLOCK_NAME_MAX]; /* the last name of the page before */
     listed_row *first, **last;
+    size_t count;
+    int is_more; /* there is another page */
     int out_of_memory;
 } listing;
+
+/* Is it in a page that was shown? */
+static int is_shown(const listing *l, const rowlock_row *row)
+{
+    size_t n = l->query.after_length < row->name_length ? l->query.after_length : row->name_length;
+    int order = l->query.after == NULL ? 1 : memcmp(row->name, l->query.after, n);
+
+    return order < 0 || (order == 0 && row->name_length <= l->query.after_length);
+}
 
 static int gather(const rowlock_row *row, void *payload)
 {
     listing *l = payload;
     size_t owner = strlen(row->owner) + 1, note = strlen(row->note) + 1;
-    listed_row *copy = malloc(sizeof *copy + row->name_length + 1 + owner + note);
+    listed_row *copy;
 
+    if (is_shown(l, row))
+        return 0;
+    l->is_more = l->count == PAGE;
+    if (l->is_more)
+        return 1;
+    copy = malloc(sizeof *copy + row->name_length + 1 + owner + note);
     if (copy == NULL) {
         l->out_of_memory = 1;
         return 1;
@@ -43,6 +63,7 @@ static int gather(const rowlock_row *row, void *payload)
     copy->row.note = copy->row.owner + owner;
     *l->last = copy;
     l->last = &copy->next;
+    l->count++;
     return 0;
 }
 
@@ -55,6 +76,8 @@ static void forget(listing *l)
         l->first = next;
     }
     l->last = &l->first;
+    l->count = 0;
+    l->is_more = 0;
 }
 
 static int do_list(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
@@ -88,6 +111,21 @@ int rlk_list_query(rowlock_list_query *out, const rowlock_list_options *options,
     return ROWLOCK_OK;
 }
 
+/* 1: fn wants more, and there is more, behind this page. */
+static int show_page(listing *l, rowlock_row_fn fn, void *payload)
+{
+    for (const listed_row *r = l->first; r != NULL; r = r->next) {
+        if (fn(&r->row, payload) != 0)
+            return 0;
+        if (r->next == NULL) {
+            memcpy(l->after, r->row.name, r->row.name_length);
+            l->query.after = l->after;
+            l->query.after_length = r->row.name_length;
+        }
+    }
+    return l->is_more;
+}
+
 int rowlock_list(rowlock_client *client, const rowlock_list_options *options, rowlock_row_fn fn,
                  void *payload, rowlock_error *err)
 {
@@ -102,11 +140,9 @@ int rowlock_list(rowlock_client *client, const rowlock_list_options *options, ro
     if (rc != ROWLOCK_OK)
         return rc;
     l.last = &l.first;
-    rc = rlk_call(client, client->call_timeout_us, do_list, &l, &sent, err);
-    for (listed_row *r = l.first; rc == ROWLOCK_OK && r != NULL; r = r->next) {
-        if (fn(&r->row, payload) != 0)
-            break;
-    }
+    do
+        rc = rlk_call(client, client->call_timeout_us, do_list, &l, &sent, err);
+    while (rc == ROWLOCK_OK && show_page(&l, fn, payload));
     forget(&l);
     rlk_leave(client);
     return rc;
@@ -120,24 +156,40 @@ static int do_force(rowlock_client *client, void *conn, uint32_t timeout_ms, voi
     return client->driver.force_release(conn, arg, timeout_ms, err);
 }
 
+typedef struct fence_query {
+    rowlock_list_query query;
+    uint64_t fence;
+} fence_query;
+
+/* The first row whose name starts so is the one with that very name, if there is one. */
+static int take_fence(const rowlock_row *row, void *payload)
+{
+    fence_query *q = payload;
+
+    if (row->name_length == q->query.starts_with_length)
+        q->fence = row->fence;
+    return 1;
+}
+
+static int do_find_fence(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
+                         rowlock_error *err)
+{
+    fence_query *q = arg;
+
+    return client->driver.list(conn, &q->query, take_fence, q, timeout_ms, err);
+}
+
 /* Whose tenure is it now? 0 if nobody holds it. */
 static int find_fence(uint64_t *out, rowlock_client *client, const rowlock_op *op,
-                      rowlock_error *err)
+                      int64_t deadline_us, rowlock_error *err)
 {
-    listing l = {.query = {.size = sizeof l.query,
-                           .starts_with = op->name,
-                           .starts_with_length = op->name_length}};
+    fence_query q = {.query = {.size = sizeof q.query,
+                               .starts_with = op->name,
+                               .starts_with_length = op->name_length}};
     rlk_sent sent;
-    int rc;
+    int rc = rlk_call(client, rlk_bound(client, deadline_us), do_find_fence, &q, &sent, err);
 
-    *out = 0;
-    l.last = &l.first;
-    rc = rlk_call(client, client->call_timeout_us, do_list, &l, &sent, err);
-    for (const listed_row *r = l.first; rc == ROWLOCK_OK && r != NULL; r = r->next) {
-        if (r->row.name_length == op->name_length)
-            *out = r->row.fence;
-    }
-    forget(&l);
+    *out = q.fence;
     return rc;
 }
 
@@ -147,12 +199,14 @@ int rowlock_force_release(rowlock_client *client, const char *name,
     rowlock_force_options opts;
     rowlock_op op = {.name = name, .owner = "", .note = ""};
     rlk_sent sent;
+    int64_t deadline;
     int rc = rlk_options_copy(&opts, sizeof opts, options, "rowlock_force_options", err);
 
     if (rc == ROWLOCK_OK)
         rc = rlk_enter(client, err);
     if (rc != ROWLOCK_OK)
         return rc;
+    deadline = rlk_clock_us() + client->call_timeout_us;
     op.name_length = opts.name_length;
     op.fence = opts.fence;
     rlk_new_attempt(op.attempt, client);
@@ -162,9 +216,9 @@ int rowlock_force_release(rowlock_client *client, const char *name,
     /* Always one certain tenure: a request for any that is repeated, or arrives late, would end the
      * successor's. */
     if (rc == ROWLOCK_OK && opts.fence == 0)
-        rc = find_fence(&op.fence, client, &op, err);
+        rc = find_fence(&op.fence, client, &op, deadline, err);
     if (rc == ROWLOCK_OK && op.fence != 0)
-        rc = rlk_call(client, client->call_timeout_us, do_force, &op, &sent, err);
+        rc = rlk_call(client, rlk_bound(client, deadline), do_force, &op, &sent, err);
     /* A repeated request that finds the tenure gone has done its work, or somebody else has. */
     if (rc == ROWLOCK_OK && (op.fence == 0 || (op.status != ROWLOCK_OK && !sent.repeated)))
         rc = rlk_fail(err, ROWLOCK_LOST,

@@ -7,6 +7,7 @@
 
 #include "core.h"
 #include "random.h"
+#include "thread.h"
 
 #define FIRST_PAUSE_US   INT64_C(1000)
 #define LONGEST_PAUSE_US INT64_C(32000)
@@ -125,15 +126,16 @@ int rlk_enter_lock(const rowlock_lock *lock, rowlock_error *err)
     return rlk_enter(lock->client, err);
 }
 
-int rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n)
+int rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us)
 {
-    int64_t deadline = rlk_clock_us() + UNDO_BOUND_US;
+    int64_t bound = bound_us < UNDO_BOUND_US ? bound_us : UNDO_BOUND_US;
+    int64_t deadline = rlk_clock_us() + bound;
     rlk_sent sent;
     int rc;
 
     for (size_t i = 0; i < n; i++)
         rlk_new_attempt(ops[i].attempt, client);
-    rc = rlk_send_release(client, ops, n, UNDO_BOUND_US, &sent, NULL);
+    rc = rlk_send_release(client, ops, n, bound, &sent, NULL);
     for (size_t i = 0; i < n && rc == ROWLOCK_OK; i++) {
         if (ops[i].status == ROWLOCK_BUSY && !sent.repeated && rlk_clock_us() < deadline)
             rc = send_hold(client, &ops[i], 1, deadline - rlk_clock_us(), &sent, NULL);
@@ -141,6 +143,50 @@ int rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n)
             rc = ROWLOCK_EUNKNOWN;
     }
     return rc;
+}
+
+int rlk_release_answer(rowlock_client *client, rlk_tenure *tenure, const rowlock_op *op,
+                       int is_repeated, rowlock_error *err)
+{
+    int is_shared;
+
+    if (op->status == ROWLOCK_OK) {
+        pthread_mutex_lock(&client->mutex);
+        memcpy(tenure->seen, op->attempt, sizeof tenure->seen);
+        is_shared = tenure->handles > 0;
+        if (op->hold_count == 0)
+            rlk_tenure_lose(tenure, ROWLOCK_LOSS_EXPIRED);
+        pthread_mutex_unlock(&client->mutex);
+        if (op->hold_count == 0 &&
+            is_shared) /* an adopted handle's, that was not the one released */
+            rlk_watch_wake(client);
+        return rlk_ok(err);
+    }
+    if (op->status == ROWLOCK_LOST && !is_repeated)
+        return rlk_lost(err);
+    if (!is_repeated)
+        return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
+                               "others of the same owner changed the lock all the time: this hold "
+                               "stays until the ttl has passed");
+    /* An answer was lost. The request may have been carried out, and then somebody has changed the
+     * row; or it was not. To count once more could free a lock that is held. */
+    return rlk_fail(err, ROWLOCK_EUNKNOWN,
+                    "the first answer was lost, and since then the lock was changed by others");
+}
+
+void rlk_release_note(rowlock_client *client, rlk_tenure *tenure, int rc, int handed)
+{
+    int64_t held_us = rlk_clock_us() - tenure->acquired_us;
+
+    if (rc == ROWLOCK_OK) {
+        if (!handed) /* else it was told */
+            rlk_line_ring(client, tenure->name, tenure->name_length);
+        rlk_count(&client->counters.released, 1);
+        rlk_count_time(client->counters.hold_buckets, held_us);
+        rlk_emit_tenure(client, ROWLOCK_EVENT_RELEASED, tenure, held_us);
+    } else if (rc == ROWLOCK_LOST) {
+        rlk_count_loss(client, tenure);
+    }
 }
 
 /* It counts only if the lease that was known before has not ended meanwhile: somebody may have been
@@ -283,7 +329,7 @@ const char *rowlock_owner(const rowlock_lock *lock)
  * that the next one is woken in the same round trip. 1: done. Else the usual way is open; *repeated
  * says whether this one may have been carried out. */
 static int release_on_bell(rowlock_client *client, rlk_tenure *tenure, rowlock_op *op,
-                           int *repeated)
+                           int64_t deadline_us, int *repeated)
 {
     rlk_conn *conn = NULL;
     int rc;
@@ -297,7 +343,7 @@ static int release_on_bell(rowlock_client *client, rlk_tenure *tenure, rowlock_o
     pthread_mutex_unlock(&client->mutex);
     if (conn == NULL)
         return 0;
-    rc = client->driver.release(conn->state, op, 1, rlk_call_timeout_ms(client), NULL);
+    rc = client->driver.release(conn->state, op, 1, rlk_bound_ms(client, deadline_us), NULL);
     op->ticket = 0;
     *repeated = rc == ROWLOCK_EUNKNOWN;
     if (rc == ROWLOCK_OK && op->status == ROWLOCK_OK) {
@@ -308,47 +354,33 @@ static int release_on_bell(rowlock_client *client, rlk_tenure *tenure, rowlock_o
     return 0;
 }
 
-/* Gives one hold of a tenure that is not lost on to the next (*handed), or back to the database. */
-static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *next, int *handed,
+/* Gives one hold of a tenure that is not lost on to the next (*handed), or back to the database.
+ * The ways that depend on one connection have half of the time: it may be stuck. */
+static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_handing *next, int *handed,
                      rowlock_error *err)
 {
+    rowlock_error local;
     rowlock_op op;
     rlk_sent sent = {0};
-    int rc = ROWLOCK_OK, repeated = 0, is_shared, alone;
+    int64_t start = rlk_clock_us(), half = start + client->call_timeout_us / 2;
+    int64_t deadline = start + client->call_timeout_us;
+    int rc = ROWLOCK_OK, repeated = 0, alone;
 
+    err = err == NULL ? &local : err;
     pthread_mutex_lock(&client->mutex);
     rlk_op_of(&op, client, tenure);
     alone = tenure->is_guarded;
     pthread_mutex_unlock(&client->mutex);
-    *handed = next != NULL && rlk_hand_over(client, tenure, next, &op, &repeated);
-    if (!*handed && !release_on_bell(client, tenure, &op, &repeated))
-        rc = repeated ? rlk_send_release(client, &op, 1, client->call_timeout_us, &sent, err)
-                      : send_hold(client, &op, alone, client->call_timeout_us, &sent, err);
+    *handed = next != NULL && rlk_hand_over(client, tenure, next, &op, half, &repeated);
+    if (!*handed && !release_on_bell(client, tenure, &op, half, &repeated))
+        rc = repeated ? rlk_send_release(client, &op, 1, deadline - rlk_clock_us(), &sent, err)
+                      : send_hold(client, &op, alone, deadline - rlk_clock_us(), &sent, err);
     sent.repeated |= repeated;
+    if (rc < 0 && repeated)
+        return rlk_unknown(err);
     if (rc != ROWLOCK_OK)
         return rc;
-    if (op.status == ROWLOCK_OK) {
-        pthread_mutex_lock(&client->mutex);
-        memcpy(tenure->seen, op.attempt, sizeof tenure->seen);
-        is_shared = tenure->handles > 0;
-        pthread_mutex_unlock(&client->mutex);
-        if (op.hold_count == 0)
-            rlk_tenure_lose(tenure, ROWLOCK_LOSS_EXPIRED);
-        if (op.hold_count == 0 &&
-            is_shared) /* an adopted handle's, that was not the one released */
-            rlk_watch_wake(client);
-        return rlk_ok(err);
-    }
-    if (op.status == ROWLOCK_LOST && !sent.repeated)
-        return rlk_lost(err);
-    if (!sent.repeated)
-        return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
-                               "others of the same owner changed the lock all the time: this hold "
-                               "stays until the ttl has passed");
-    /* An answer was lost. The request may have been carried out, and then somebody has changed the
-     * row; or it was not. To count once more could free a lock that is held. */
-    return rlk_fail(err, ROWLOCK_EUNKNOWN,
-                    "the first answer was lost, and since then the lock was changed by others");
+    return rlk_release_answer(client, tenure, &op, sent.repeated, err);
 }
 
 /* Gives it back; or finds that it is lost, and sends nothing: others of the same owner may have
@@ -357,35 +389,41 @@ static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_waiter *nex
 static int release(rowlock_client *client, rowlock_lock *lock, rowlock_error *err)
 {
     rlk_tenure *tenure = lock->tenure;
-    rlk_waiter *next = NULL;
-    int64_t held_us;
-    int rc, handed = 0, is_lost = rlk_tenure_is_lost(tenure);
+    rlk_handing next;
+    int rc, handed = 0, has_next = 0, is_lost = rlk_tenure_is_lost(tenure);
 
     pthread_mutex_lock(&client->mutex);
     rlk_tenures_detach(&client->tenures, tenure);
     if (!is_lost)
-        next = rlk_hand_next(client, tenure);
+        has_next = rlk_hand_next(&next, client, tenure);
     pthread_mutex_unlock(&client->mutex);
     if (is_lost) {
         rlk_bell_drop(client, tenure);
         rc = rlk_lost(err);
     } else {
-        rc = give_back(client, tenure, next, &handed, err);
+        rc = give_back(client, tenure, has_next ? &next : NULL, &handed, err);
     }
-    held_us = rlk_clock_us() - tenure->acquired_us;
-    if (rc == ROWLOCK_OK) {
-        if (!handed) /* else it was told */
-            rlk_line_ring(client, tenure->name, tenure->name_length);
-        rlk_count(&client->counters.released, 1);
-        rlk_count_time(client->counters.hold_buckets, held_us);
-        rlk_emit_tenure(client, ROWLOCK_EVENT_RELEASED, tenure, held_us);
-    } else if (rc == ROWLOCK_LOST) {
-        rlk_count_loss(client, tenure);
-    }
+    rlk_release_note(client, tenure, rc, handed);
     return rc;
 }
 
-int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err)
+void rlk_handle_free(rowlock_lock *lock, int is_forked)
+{
+    rowlock_client *client = lock->client;
+
+    if (!is_forked) {
+        pthread_mutex_lock(&client->mutex);
+        rlk_tenure_unref(lock->tenure);
+        client->handles--;
+        pthread_mutex_unlock(&client->mutex);
+        rlk_client_unref(client);
+    }
+    if (atomic_load(&lock->lost_fd) >= 0)
+        close(atomic_load(&lock->lost_fd));
+    free(lock);
+}
+
+static int let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err)
 {
     rowlock_lock *l = lock == NULL ? NULL : *lock;
     rowlock_client *client;
@@ -404,15 +442,18 @@ int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err)
             rc = how(client, l, err);
             rlk_leave(client);
         }
-        pthread_mutex_lock(&client->mutex);
-        rlk_tenure_unref(l->tenure);
-        client->handles--;
-        pthread_mutex_unlock(&client->mutex);
-        rlk_client_unref(client);
     }
-    if (atomic_load(&l->lost_fd) >= 0)
-        close(atomic_load(&l->lost_fd));
-    free(l);
+    rlk_handle_free(l, rc == ROWLOCK_EFORK);
+    return rc;
+}
+
+int rlk_let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err)
+{
+    int rc;
+
+    rlk_cancel_disable();
+    rc = let_go(lock, how, err);
+    rlk_cancel_enable();
     return rc;
 }
 

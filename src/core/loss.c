@@ -82,9 +82,11 @@ void rlk_refine_loss(rowlock_client *client, rlk_tenure *tenure, int64_t until_u
         return;
     loss = find_loss(client, tenure, until_us);
     pthread_mutex_lock(&client->mutex);
-    if (tenure->is_asked)
+    if (tenure->is_asked) {
         atomic_store(&tenure->lost, loss);
-    tenure->is_asked = 0;
+        tenure->is_asked = 0;
+        rlk_tenure_lose(tenure, loss); /* now it is to be told */
+    }
     pthread_mutex_unlock(&client->mutex);
     rlk_watch_wake(client);
 }
@@ -114,23 +116,21 @@ void rlk_count_loss(rowlock_client *client, rlk_tenure *tenure)
 
 /* ---- who is told ---- */
 
-/* Under the mutex. */
-static void unlist(rlk_watch *watch, rowlock_lock *lock)
+/* Under the mutex: no watcher of its tenure any more. */
+static void unlist(rowlock_lock *lock)
 {
+    rlk_tenure *tenure = lock->tenure;
+
     if (lock->previous != NULL)
         lock->previous->next = lock->next;
     else
-        watch->first = lock->next;
+        tenure->watchers = lock->next;
     if (lock->next != NULL)
         lock->next->previous = lock->previous;
-    if (lock->renew)
-        lock->tenure->renewers--;
-}
-
-/* Not beyond the deadline. */
-static int waits_for_reason(const rlk_tenure *tenure)
-{
-    return tenure->is_asked && rlk_clock_us() < atomic_load(&tenure->deadline_us);
+    if (tenure->watchers == NULL)
+        rlk_heap_remove(&tenure->alarm);
+    if (lock->renew && --tenure->renewers == 0)
+        rlk_heap_remove(&tenure->renewal);
 }
 
 static void make_readable(int fd)
@@ -141,40 +141,64 @@ static void make_readable(int fd)
     }
 }
 
-/* Under the mutex: the handles that have lost their locks and do not know leave the list. They are
- * chained by `next`; a release meanwhile takes them out of the chain. Their descriptors are raised
- * here, so that none waits for the callback of another. */
-static void find_untold(rlk_watch *watch)
+/* Under the mutex: the watchers of a tenure that is lost are to be told. A release meanwhile takes
+ * them out of the chain. Their descriptors are raised here, so that none waits for the callback of
+ * another. */
+static void move_watchers(rlk_watch *watch, rlk_tenure *tenure)
 {
-    rowlock_lock *next;
+    tenure->is_asked = 0; /* what is reported stays */
+    while (tenure->watchers != NULL) {
+        rowlock_lock *lock = tenure->watchers;
 
-    for (rowlock_lock *lock = watch->first; lock != NULL; lock = next) {
-        next = lock->next;
-        if (!rlk_tenure_is_lost(lock->tenure) || waits_for_reason(lock->tenure))
-            continue;
-        lock->tenure->is_asked = 0; /* what is reported stays */
-        unlist(watch, lock);
+        unlist(lock);
         lock->is_told = 1;
         make_readable(atomic_load(&lock->lost_fd));
-        lock->previous = NULL;
-        lock->next = watch->untold;
-        if (lock->next != NULL)
-            lock->next->previous = lock;
-        watch->untold = lock;
+        lock->next = NULL;
+        lock->previous = watch->last_untold;
+        if (watch->last_untold != NULL)
+            watch->last_untold->next = lock;
+        else
+            watch->untold = lock;
+        watch->last_untold = lock;
     }
 }
 
-/* Under the mutex. */
+/* Under the mutex: finds what was lost. */
+static void find_untold(rlk_watch *watch)
+{
+    int64_t now = rlk_clock_us();
+
+    while (watch->alarms.first != NULL && watch->alarms.first->key <= now) {
+        rlk_tenure *tenure = RLK_HEAP_ELEMENT(watch->alarms.first, rlk_tenure, alarm);
+
+        rlk_tenure_is_lost(tenure); /* which says so from here on */
+        move_watchers(watch, tenure);
+    }
+}
+
+/* Under the mutex: out of the chain, if it is there. */
+static void unchain(rlk_watch *watch, rowlock_lock *lock)
+{
+    if (lock->previous != NULL)
+        lock->previous->next = lock->next;
+    else if (watch->untold == lock)
+        watch->untold = lock->next;
+    if (lock->next != NULL)
+        lock->next->previous = lock->previous;
+    else if (watch->last_untold == lock)
+        watch->last_untold = lock->previous;
+    lock->next = lock->previous = NULL;
+}
+
+/* Under the mutex: the next one to be told. */
 static rowlock_lock *take_untold(rlk_watch *watch)
 {
-    rowlock_lock *lock = watch->untold;
+    rowlock_lock *lock;
 
-    if (lock == NULL)
-        return NULL;
-    watch->untold = lock->next;
-    if (lock->next != NULL)
-        lock->next->previous = NULL;
-    lock->next = lock->previous = NULL;
+    find_untold(watch);
+    lock = watch->untold;
+    if (lock != NULL)
+        unchain(watch, lock);
     return lock;
 }
 
@@ -200,7 +224,6 @@ void rlk_tell_losses(rowlock_client *client)
     rowlock_lock *lock;
 
     pthread_mutex_lock(&client->mutex);
-    find_untold(watch);
     while ((lock = take_untold(watch)) != NULL) {
         rlk_tenure *tenure = lock->tenure;
 
@@ -218,25 +241,25 @@ void rlk_tell_losses(rowlock_client *client)
     pthread_mutex_unlock(&client->mutex);
 }
 
-/* ---- the list of handles ---- */
+/* ---- who is watched ---- */
 
 void rlk_watch_add(rowlock_client *client, rowlock_lock *lock)
 {
-    int64_t deadline = atomic_load(&lock->tenure->deadline_us);
+    rlk_tenure *tenure = lock->tenure;
+    int is_known = atomic_load(&tenure->lost) && !tenure->is_asked;
 
     if (lock->is_watched)
         return;
     lock->is_watched = 1;
     lock->previous = NULL;
-    lock->next = client->watch.first;
+    lock->next = tenure->watchers;
     if (lock->next != NULL)
         lock->next->previous = lock;
-    client->watch.first = lock;
-    if (lock->renew)
-        lock->tenure->renewers++;
-    rlk_worker_wake(&client->watch.teller, deadline);
-    if (lock->renew)
-        rlk_worker_wake(&client->watch.keeper, lock->tenure->renew_at_us);
+    tenure->watchers = lock;
+    rlk_heap_put(&client->watch.alarms, &tenure->alarm,
+                 is_known ? 0 : atomic_load(&tenure->deadline_us));
+    if (lock->renew && tenure->renewers++ == 0)
+        rlk_plan_renewal(client, tenure, rlk_clock_us());
 }
 
 void rlk_watch_remove(rowlock_client *client, rowlock_lock *lock)
@@ -250,16 +273,10 @@ void rlk_watch_remove(rowlock_client *client, rowlock_lock *lock)
     if (watch->calling == lock)
         watch->calling = NULL;
     lock->is_watched = 0;
-    if (!lock->is_told) {
-        unlist(watch, lock);
-        return;
-    }
-    if (watch->untold == lock) /* found, but its turn had not come */
-        watch->untold = lock->next;
-    if (lock->previous != NULL)
-        lock->previous->next = lock->next;
-    if (lock->next != NULL)
-        lock->next->previous = lock->previous;
+    if (lock->is_told)
+        unchain(watch, lock);
+    else
+        unlist(lock);
 }
 
 int rowlock_lost_fd(rowlock_lock *lock, rowlock_error *err)
@@ -278,6 +295,7 @@ int rowlock_lost_fd(rowlock_lock *lock, rowlock_error *err)
             pthread_mutex_lock(&lock->client->mutex);
             atomic_store(&lock->lost_fd, fd);
             rlk_watch_add(lock->client, lock);
+            rlk_watch_planned(lock->client);
             if (lock->is_told)
                 make_readable(fd);
             pthread_mutex_unlock(&lock->client->mutex);

@@ -48,7 +48,8 @@ static int do_locate(rowlock_client *client, void *conn, uint32_t timeout_ms, vo
 
 /* Copies the place as it is known, or asks the database for it: the first time, and `anew` when the
  * connection seems to be elsewhere, since the server may have been started anew. */
-static int find_place(char *out, rowlock_client *client, int anew, rowlock_error *err)
+static int find_place(char *out, rowlock_client *client, int anew, int64_t bound_us,
+                      rowlock_error *err)
 {
     rlk_sent sent;
     int is_known, rc;
@@ -60,8 +61,7 @@ static int find_place(char *out, rowlock_client *client, int anew, rowlock_error
     pthread_mutex_unlock(&client->mutex);
     if (is_known)
         return ROWLOCK_OK;
-    rc =
-        rlk_own_failure(rlk_call(client, client->call_timeout_us, do_locate, out, &sent, err), err);
+    rc = rlk_own_failure(rlk_call(client, bound_us, do_locate, out, &sent, err), err);
     if (rc != ROWLOCK_OK)
         return rc;
     pthread_mutex_lock(&client->mutex);
@@ -109,7 +109,7 @@ static int send_lock(rlk_tx_call *call, const native_use *use, uint32_t wait_ms,
     const rowlock_target target = target_of(use);
 
     return call->client->driver.lock(&target, call->ops, call->n, wait_ms, call->options.in_line,
-                                     rlk_call_timeout_ms(call->client), err);
+                                     rlk_wait_rest_ms(&call->wait, wait_ms), err);
 }
 
 static int try_native(rlk_tx_call *call, const rlk_wait *wait, void *arg, rowlock_error *err)
@@ -119,7 +119,7 @@ static int try_native(rlk_tx_call *call, const rlk_wait *wait, void *arg, rowloc
 
     if (!is_elsewhere(rc, err))
         return rc;
-    rc = find_place(use->place, call->client, 1, err);
+    rc = find_place(use->place, call->client, 1, rlk_wait_bound(wait), err);
     if (rc == ROWLOCK_OK)
         rc = send_lock(call, use, rlk_wait_left_ms(wait), err);
     return conclude(rc, err);
@@ -131,7 +131,7 @@ static int check_native(rlk_tx_call *call, const native_use *use, rowlock_error 
     const rowlock_target target = target_of(use);
 
     return call->client->driver.lock(&target, call->ops, 0, ROWLOCK_WAIT_NONE, 0,
-                                     rlk_call_timeout_ms(call->client), err);
+                                     rlk_wait_rest_ms(&call->wait, 0), err);
 }
 
 int rowlock_native_lock(uint64_t *fences, rowlock_client *client, const rowlock_driver *driver,
@@ -150,7 +150,7 @@ int rowlock_native_lock(uint64_t *fences, rowlock_client *client, const rowlock_
     if (rc == ROWLOCK_OK)
         rc = check_kind(client, driver, native, err);
     if (rc == ROWLOCK_OK)
-        rc = find_place(use.place, client, 0, err);
+        rc = find_place(use.place, client, 0, rlk_wait_bound(&call.wait), err);
     if (rc == ROWLOCK_OK)
         rc = check_native(&call, &use, err);
     if (rc == ROWLOCK_OK)
@@ -165,16 +165,16 @@ int rowlock_native_lock(uint64_t *fences, rowlock_client *client, const rowlock_
 
 /* A row that is locked for a moment, by a renewal or by somebody who lost a race for it, is asked
  * for again. */
-static int send_guard(const native_use *use, rowlock_op *op, rowlock_error *err)
+static int send_guard(const native_use *use, rowlock_op *op, int64_t deadline, rowlock_error *err)
 {
     const rowlock_target target = target_of(use);
     rowlock_client *client = use->client;
     const int fds[] = {client->close_fd};
-    int64_t deadline = rlk_clock_us() + client->call_timeout_us, pause = FIRST_PAUSE_US, until;
+    int64_t pause = FIRST_PAUSE_US, until;
     int rc;
 
     for (;;) {
-        rc = client->driver.guard(&target, op, rlk_call_timeout_ms(client), err);
+        rc = client->driver.guard(&target, op, rlk_bound_ms(client, deadline), err);
         if (rc != ROWLOCK_OK || op->status != ROWLOCK_BUSY)
             return rc;
         until = rlk_clock_us() + pause / 2 + rlk_random_below(pause);
@@ -185,17 +185,18 @@ static int send_guard(const native_use *use, rowlock_op *op, rowlock_error *err)
     }
 }
 
-static int try_guard(native_use *use, rowlock_op *op, rowlock_error *err)
+static int try_guard(native_use *use, rowlock_op *op, int64_t deadline, rowlock_error *err)
 {
-    int rc = find_place(use->place, use->client, 0, err);
+    rowlock_client *client = use->client;
+    int rc = find_place(use->place, client, 0, rlk_bound(client, deadline), err);
 
     if (rc == ROWLOCK_OK)
-        rc = send_guard(use, op, err);
+        rc = send_guard(use, op, deadline, err);
     if (!is_elsewhere(rc, err))
         return rc;
-    rc = find_place(use->place, use->client, 1, err);
+    rc = find_place(use->place, client, 1, rlk_bound(client, deadline), err);
     if (rc == ROWLOCK_OK)
-        rc = send_guard(use, op, err);
+        rc = send_guard(use, op, deadline, err);
     return conclude(rc, err);
 }
 
@@ -204,6 +205,7 @@ static int guard(rowlock_lock *lock, const rowlock_driver *driver, void *native,
     rowlock_client *client = lock->client;
     native_use use = {.client = client, .connection = native};
     rowlock_op op;
+    int64_t deadline = rlk_clock_us() + client->call_timeout_us;
     int rc = check_kind(client, driver, native, err);
 
     if (rc != ROWLOCK_OK)
@@ -217,12 +219,12 @@ static int guard(rowlock_lock *lock, const rowlock_driver *driver, void *native,
     rlk_op_of(&op, client, lock->tenure);
     lock->tenure->is_guarded = 1;
     pthread_mutex_unlock(&client->mutex);
-    rc = try_guard(&use, &op, err);
+    rc = try_guard(&use, &op, deadline, err);
     if (rc != ROWLOCK_OK)
         return rc;
     if (op.status == ROWLOCK_OK)
         return rlk_ok(err);
-    rlk_lose_and_refine(client, lock->tenure, rlk_clock_us() + client->call_timeout_us);
+    rlk_lose_and_refine(client, lock->tenure, deadline);
     return rlk_lost(err);
 }
 

@@ -27,7 +27,8 @@ typedef struct queue {
     rowlock_op *ops;
     size_t n;
     rlk_conn *conn; /* that has the bell, or waits without one; or NULL */
-    int is_unknown; /* a try had no answer: another one tells, whatever the time is */
+    int is_open;    /* a try failed: another one, by the way of all calls, comes next */
+    int is_unknown; /* a try had no answer: it may have been granted */
     int is_granted;
     int had_to_wait;   /* there was somebody to wait for */
     int64_t try_at_us; /* at the latest */
@@ -78,7 +79,7 @@ static int do_acquire(rowlock_client *client, void *conn, uint32_t timeout_ms, v
 {
     const queue *q = arg;
 
-    return client->driver.acquire(conn, q->ops, q->n, 1, timeout_ms, err);
+    return rlk_send_acquire(client, conn, q->ops, q->n, 1, timeout_ms, err);
 }
 
 static int do_try(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
@@ -128,20 +129,20 @@ static int enter(queue *q, rowlock_error *err)
 {
     entry e = {q, q->n == 1};
     rlk_sent sent;
-    int64_t bound = q->client->call_timeout_us;
     int rc = ROWLOCK_BUSY;
 
     for (size_t i = 0; i < q->n; i++)
         q->ops[i].ticket = 0;
     if (e.with_bell)
-        rc = rlk_call_lent(&q->conn, q->client, RLK_USE_WAIT, bound, do_enqueue, &e, err);
+        rc = rlk_call_lent(&q->conn, q->client, RLK_USE_WAIT, rlk_wait_bound(q->wait), do_enqueue,
+                           &e, err);
     if (rc == ROWLOCK_OK && (q->ops[0].ticket == 0 || (!q->ops[0].rings && !q->ops[0].can_wait))) {
         rlk_pool_return(q->client, RLK_USE_WAIT, q->conn);
         q->conn = NULL;
     }
     e.with_bell = 0;
     if (rc == ROWLOCK_BUSY || rc == ROWLOCK_ECONNECT) /* one that is open may do */
-        rc = rlk_call(q->client, bound, do_enqueue, &e, &sent, err);
+        rc = rlk_call(q->client, rlk_wait_bound(q->wait), do_enqueue, &e, &sent, err);
     if (rc != ROWLOCK_OK || q->ops[0].ticket == 0)
         return rc;
     rlk_tickets_add(&q->waiter, q->ops[0].ticket);
@@ -166,17 +167,17 @@ static void lose_bell(queue *q)
 static void leave(queue *q)
 {
     rlk_sent sent;
-    int64_t bound = LEAVE_BOUND_US;
+    int64_t bound = rlk_wait_bound(q->wait);
 
     if (q->ops[0].ticket == 0)
         return;
     rlk_tickets_remove(&q->waiter);
-    if (bound > q->client->call_timeout_us)
-        bound = q->client->call_timeout_us;
+    if (bound > LEAVE_BOUND_US)
+        bound = LEAVE_BOUND_US;
     if (q->conn == NULL) {
         rlk_call(q->client, bound, do_leave, q, &sent, NULL);
-    } else if (do_leave(q->client, q->conn->state, (uint32_t)(bound / 1000), q, NULL) ==
-               ROWLOCK_OK) {
+    } else if (bound >= 1000 && do_leave(q->client, q->conn->state, (uint32_t)(bound / 1000), q,
+                                         NULL) == ROWLOCK_OK) {
         rlk_pool_return(q->client, RLK_USE_WAIT, q->conn);
         q->conn = NULL;
     }
@@ -201,11 +202,12 @@ static int turn_on_bell(queue *q, uint32_t wait_ms, rowlock_error *err)
 
     q->sent.at_us = rlk_clock_us();
     rc = q->client->driver.turn(q->conn->state, q->ops, wait_ms, fds, 3,
-                                rlk_call_timeout_ms(q->client), err);
+                                rlk_wait_rest_ms(q->wait, wait_ms), err);
     if (rc != ROWLOCK_ECONNECT && rc != ROWLOCK_EUNKNOWN && rc != ROWLOCK_EDRIVER)
         return rc;
     /* Whatever it was, a try by the way of all calls, with its retries, tells. */
-    q->is_unknown = 1;
+    q->is_open = 1;
+    q->is_unknown = rc == ROWLOCK_EUNKNOWN;
     rlk_count(&q->client->counters.retries, 1);
     if (rc == ROWLOCK_EDRIVER)
         return ROWLOCK_OK;
@@ -241,15 +243,20 @@ static int try_now(queue *q, rowlock_error *err)
 
     for (size_t i = 0; i < q->n; i++)
         q->ops[i].waited_us = 0;
-    if (q->conn != NULL && !q->is_unknown) {
+    if (q->conn != NULL && !q->is_open) {
         rc = turn_on_bell(q, 0, err);
     } else {
-        q->is_unknown = 0;
-        rc = rlk_call(q->client, q->client->call_timeout_us, do_try, q, &q->sent, err);
+        q->is_open = 0;
+        rc = rlk_call(q->client, rlk_wait_bound(q->wait), do_try, q, &q->sent, err);
         if (rc == ROWLOCK_OK && rlk_obstacle(q->ops, q->n) == NULL)
             lose_bell(q); /* it was had on another connection, which has none */
+        if (rc != ROWLOCK_OK && q->is_unknown)
+            rc = rlk_unknown(err);
+        else if (rc == ROWLOCK_ECONNECT && rlk_wait_bound(q->wait) == 0)
+            rc = ROWLOCK_TIMEOUT; /* nothing was sent any more */
+        q->is_unknown = 0;
     }
-    return rc != ROWLOCK_OK || q->is_unknown ? rc : judge(q, err);
+    return rc != ROWLOCK_OK || q->is_open ? rc : judge(q, err);
 }
 
 static int wait_on_bell(queue *q, uint32_t wait_ms, rowlock_error *err)
@@ -260,7 +267,7 @@ static int wait_on_bell(queue *q, uint32_t wait_ms, rowlock_error *err)
     q->ops[0].waited_us = 0;
     q->ops[0].remaining_us = NOT_TRIED;
     rc = turn_on_bell(q, wait_ms, err);
-    if (rc != ROWLOCK_OK || q->is_unknown)
+    if (rc != ROWLOCK_OK || q->is_open)
         return rc;
     rc = judge(q, err);
     if (q->ops[0].remaining_us == NOT_TRIED)
@@ -299,7 +306,7 @@ static int step(queue *q, rowlock_error *err)
     int64_t now = rlk_clock_us();
     int rc;
 
-    if (q->is_unknown)
+    if (q->is_open)
         return try_now(q, err);
     if (q->ops[0].ticket == 0) {
         rc = rlk_wait_until(q->wait, now + q->pause_us, q->waiter.ring_fd, err);
@@ -315,9 +322,13 @@ static int step(queue *q, rowlock_error *err)
         return rc;
     if (was_rung(q))
         return reenter(q, err);
+    if (!rlk_wait_has_time(q->wait))
+        return rlk_clock_us() < q->wait->until_us
+                   ? rlk_wait_until(q->wait, q->wait->until_us, q->waiter.ring_fd, err)
+                   : ROWLOCK_TIMEOUT;
     now = rlk_clock_us();
     rc = try_now(q, err);
-    return rc == ROWLOCK_OK && !q->is_granted && !q->is_unknown && now >= q->wait->until_us
+    return rc == ROWLOCK_OK && !q->is_granted && !q->is_open && now >= q->wait->until_us
                ? ROWLOCK_TIMEOUT
                : rc;
 }
@@ -327,14 +338,15 @@ static int step(queue *q, rowlock_error *err)
 static int ask_for_given(queue *q, int ended, rowlock_error *err)
 {
     rowlock_error local;
-    int rc = rlk_call(q->client, q->client->call_timeout_us, do_acquire, q, &q->sent, &local);
+    int rc = rlk_call(q->client, rlk_wait_bound(q->wait), do_acquire, q, &q->sent, &local);
 
     q->is_granted = rc == ROWLOCK_OK && rlk_obstacle(q->ops, q->n) == NULL;
     if (q->is_granted)
         return rlk_ok(err);
-    if (ended == ROWLOCK_OK && rc != ROWLOCK_OK)
-        *err = local;
-    return ended == ROWLOCK_OK ? rc : ended;
+    if (rc == ROWLOCK_OK)
+        return ended;
+    *err = local;
+    return rlk_unknown(err);
 }
 
 static int wait_in_line(queue *q, rowlock_error *err)
@@ -344,6 +356,10 @@ static int wait_in_line(queue *q, rowlock_error *err)
     rc = rlk_hand_wait(&q->waiter, q->wait, rc, &q->is_granted, err);
     if (q->is_granted)
         q->sent = q->waiter.handed;
+    else if (q->waiter.is_hand_left)
+        rc = rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
+                             "the wait ended while the lock was being handed over: if it was had, "
+                             "it is given back");
     else if (q->waiter.is_hand_unknown)
         rc = ask_for_given(q, rc, err);
     return rc;

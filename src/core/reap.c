@@ -130,7 +130,7 @@ static void end_pass(rowlock_client *client)
     watch->reap_at_us = rlk_clock_us() + pause / 2 + rlk_random_below(pause);
 }
 
-void rlk_reap_due(rowlock_client *client)
+void rlk_reap_due(rowlock_client *client, int64_t until_us)
 {
     rlk_watch *watch = &client->watch;
     reaping r = {
@@ -139,7 +139,7 @@ void rlk_reap_due(rowlock_client *client)
 
     if (client->reap_interval_us == 0 || rlk_clock_us() < watch->reap_at_us)
         return;
-    rc = reap(&r, client, REAP_BOUND_US, NULL);
+    rc = reap(&r, client, rlk_keeper_bound(REAP_BOUND_US, until_us), NULL);
     watch->reap_mark = r.mark;
     watch->reap_count += r.count;
     if (rc == ROWLOCK_OK && r.mark.length > 0)

@@ -14,111 +14,105 @@ enum { PARTS = 2 };
 
 /* After a third of what is left, a little less at random: clients that began together part. What is
  * due soon goes along with others, so that there are few batches. */
-void rlk_plan_renewal(rlk_tenure *tenure, int64_t now_us)
+void rlk_plan_renewal(rowlock_client *client, rlk_tenure *tenure, int64_t now_us)
 {
-    int64_t left = atomic_load(&tenure->deadline_us) - now_us;
+    int64_t left = atomic_load(&tenure->deadline_us) - now_us, at;
 
     left = left > 0 ? left : 0;
-    tenure->renew_at_us = now_us + left / 3 - rlk_random_below(left / 30 + 1);
-    tenure->renew_from_us = tenure->renew_at_us - left / 12;
+    at = now_us + left / 3 - rlk_random_below(left / 30 + 1);
+    tenure->renew_from_us = at - left / 12;
+    rlk_heap_put(&client->watch.planned, &tenure->renewal, at);
 }
 
 /* After a renewal that had no answer, or met a locked row: soon again, while the lease lasts. */
-static void plan_retry(rlk_tenure *tenure, int64_t now_us)
+static void plan_retry(rowlock_client *client, rlk_tenure *tenure, int64_t now_us)
 {
     int64_t pause = (atomic_load(&tenure->deadline_us) - now_us) / 8;
 
-    tenure->renew_at_us = now_us + (pause < SHORTEST_PAUSE_US ? SHORTEST_PAUSE_US : pause);
-    tenure->renew_from_us = tenure->renew_at_us;
+    tenure->renew_from_us = now_us + (pause < SHORTEST_PAUSE_US ? SHORTEST_PAUSE_US : pause);
+    rlk_heap_put(&client->watch.planned, &tenure->renewal, tenure->renew_from_us);
 }
 
-/* Under the mutex: is it time? */
-static int is_due(rlk_tenure *tenure, int64_t now_us)
+static rlk_tenure *first_of(const rlk_heap *heap)
 {
-    return tenure->renewers > 0 && !tenure->is_in_batch && !rlk_tenure_is_lost(tenure) &&
-           !atomic_load(&tenure->is_last) && tenure->renew_from_us <= now_us;
+    return heap->first == NULL ? NULL : RLK_HEAP_ELEMENT(heap->first, rlk_tenure, renewal);
 }
 
-/* Under the mutex: is there one whose time has come, and not only one that might go along? */
-static int is_time(const rowlock_client *client, int64_t now_us)
+/* Under the mutex: those whose time has come go to the due ones, some at once. 0: that was all. */
+static int find_due(rlk_watch *watch, int64_t now_us)
 {
-    for (const rowlock_lock *lock = client->watch.first; lock != NULL; lock = lock->next) {
-        if (is_due(lock->tenure, now_us) && lock->tenure->renew_at_us <= now_us)
-            return 1;
+    rlk_tenure *tenure;
+
+    for (int i = 0; i < RLK_RENEW_BATCH; i++) {
+        tenure = first_of(&watch->planned);
+        if (tenure == NULL || tenure->renewal.key > now_us)
+            return 0;
+        if (rlk_tenure_is_lost(tenure) || atomic_load(&tenure->is_last))
+            rlk_heap_remove(&tenure->renewal);
+        else
+            rlk_heap_put(&watch->due, &tenure->renewal, atomic_load(&tenure->deadline_us));
     }
-    return 0;
-}
-
-static int by_deadline(const void *a, const void *b)
-{
-    int64_t x = atomic_load(&(*(rlk_tenure *const *)a)->deadline_us);
-    int64_t y = atomic_load(&(*(rlk_tenure *const *)b)->deadline_us);
-
-    return (x > y) - (x < y);
-}
-
-/* Under the mutex: room for all that are watched. */
-static int make_room(rlk_watch *watch)
-{
-    size_t n = 0;
-    rlk_tenure **more;
-
-    for (const rowlock_lock *lock = watch->first; lock != NULL; lock = lock->next)
-        n++;
-    if (n <= watch->due_room)
-        return 1;
-    more = realloc(watch->due, 2 * n * sizeof *more);
-    if (more == NULL)
-        return 0;
-    watch->due = more;
-    watch->due_room = 2 * n;
     return 1;
 }
 
-/* Under the mutex: of those that are due the ones that end first, at most a batch of them. */
+/* Under the mutex: one more for the batch. Of those that are due the one that ends first; then, if
+ * `goes_along`, one that would be due soon. NULL: none. */
+static rlk_tenure *next_due(rlk_watch *watch, int64_t now_us, int goes_along)
+{
+    rlk_tenure *tenure = first_of(&watch->due);
+
+    if (tenure == NULL && goes_along) {
+        tenure = first_of(&watch->planned);
+        if (tenure != NULL && tenure->renew_from_us > now_us)
+            tenure = NULL;
+    }
+    if (tenure != NULL)
+        rlk_heap_remove(&tenure->renewal);
+    return tenure;
+}
+
+/* At most a batch of them, pinned, in no order. */
 static size_t gather(rowlock_client *client, int64_t now_us)
 {
     rlk_watch *watch = &client->watch;
-    size_t n = 0, batch;
+    size_t n = 0;
+    rlk_tenure *tenure;
 
-    if (!make_room(watch))
-        return 0;
-    for (rowlock_lock *lock = watch->first; lock != NULL; lock = lock->next) {
-        if (!is_due(lock->tenure, now_us))
-            continue;
-        lock->tenure->is_in_batch = 1; /* also if another handle of it comes along */
-        watch->due[n++] = lock->tenure;
+    pthread_mutex_lock(&client->mutex);
+    while (find_due(watch, now_us)) { /* others may want the mutex */
+        pthread_mutex_unlock(&client->mutex);
+        pthread_mutex_lock(&client->mutex);
     }
-    batch = n < RLK_RENEW_BATCH ? n : RLK_RENEW_BATCH;
-    if (n > batch)
-        qsort(watch->due, n, sizeof(rlk_tenure *), by_deadline);
-    for (size_t i = batch; i < n; i++)
-        watch->due[i]->is_in_batch = 0;
-    if (batch > 0)
-        memcpy(watch->tenures, watch->due, batch * sizeof(rlk_tenure *));
-    if (batch > 1)
-        qsort(watch->tenures, batch, sizeof(rlk_tenure *), rlk_tenure_by_name);
-    return batch;
+    while (n < RLK_RENEW_BATCH && (tenure = next_due(watch, now_us, n > 0)) != NULL) {
+        if (rlk_tenure_is_lost(tenure) || atomic_load(&tenure->is_last))
+            continue;
+        tenure->refs++;
+        watch->tenures[n++] = tenure;
+    }
+    pthread_mutex_unlock(&client->mutex);
+    return n;
 }
 
 /* The next batch, in order, each name once, all pinned. *deadline_us: the first that ends. */
 static size_t collect(rowlock_client *client, int64_t now_us, int64_t *deadline_us)
 {
     rlk_watch *watch = &client->watch;
-    size_t n, unique = 0;
+    size_t n = gather(client, now_us), unique = 0;
 
     *deadline_us = RLK_NEVER;
+    if (n > 1)
+        qsort(watch->tenures, n, sizeof(rlk_tenure *), rlk_tenure_by_name);
     pthread_mutex_lock(&client->mutex);
-    n = is_time(client, now_us) ? gather(client, now_us) : 0;
     for (size_t i = 0; i < n; i++) {
         rlk_tenure *tenure = watch->tenures[i];
 
         if (unique > 0 &&
             rlk_tenure_by_name(&watch->tenures[unique - 1], &watch->tenures[i]) == 0) {
-            tenure->is_in_batch = 0; /* its turn comes with the next batch */
+            if (tenure->renewers > 0) /* its turn comes with the next batch */
+                rlk_heap_put(&watch->planned, &tenure->renewal, now_us);
+            rlk_tenure_unref(tenure);
             continue;
         }
-        tenure->refs++;
         watch->tenures[unique++] = tenure;
         rlk_op_of(&watch->ops[unique - 1], client, tenure);
         watch->ops[unique - 1].ttl_us = rlk_tenure_ttl(tenure, tenure->ttl_us);
@@ -130,20 +124,23 @@ static size_t collect(rowlock_client *client, int64_t now_us, int64_t *deadline_
 }
 
 /* Under the mutex: what one answer means. 1: renewed. */
-static int settle(rlk_tenure *tenure, const rowlock_op *op, const rlk_sent *sent, int rc)
+static int settle(rowlock_client *client, rlk_tenure *tenure, const rowlock_op *op,
+                  const rlk_sent *sent, int rc)
 {
     int64_t now = rlk_clock_us();
+    int is_renewed;
 
-    plan_retry(tenure, now);
     atomic_store(&tenure->is_unreachable, rc != ROWLOCK_OK);
     if (rc != ROWLOCK_OK)
         rlk_tenure_outlives(tenure, op->ttl_us);
     if (rc == ROWLOCK_OK && op->status == ROWLOCK_LOST)
         rlk_lose_by_answer(tenure);
-    if (rc != ROWLOCK_OK || op->status != ROWLOCK_OK || !rlk_extend(tenure, sent, op))
-        return 0;
-    rlk_plan_renewal(tenure, now);
-    return 1;
+    is_renewed = rc == ROWLOCK_OK && op->status == ROWLOCK_OK && rlk_extend(tenure, sent, op);
+    if (tenure->renewers > 0 && is_renewed) /* else they were all released meanwhile */
+        rlk_plan_renewal(client, tenure, now);
+    else if (tenure->renewers > 0)
+        plan_retry(client, tenure, now);
+    return is_renewed;
 }
 
 /* Puts the answers to work, and returns how many were renewed. Why others are lost is looked for
@@ -156,17 +153,15 @@ static size_t settle_all(rowlock_client *client, size_t n, const rlk_sent *sent,
 
     pthread_mutex_lock(&client->mutex);
     for (size_t i = 0; i < n; i++)
-        renewed += settle(watch->tenures[i], &watch->ops[i], sent, rc) != 0;
+        renewed += settle(client, watch->tenures[i], &watch->ops[i], sent, rc) != 0;
     pthread_mutex_unlock(&client->mutex);
     for (size_t i = 0; i < n && rc == ROWLOCK_OK; i++) {
         if (watch->ops[i].status == ROWLOCK_LOST)
             rlk_refine_loss(client, watch->tenures[i], until_us);
     }
     pthread_mutex_lock(&client->mutex);
-    for (size_t i = 0; i < n; i++) {
-        watch->tenures[i]->is_in_batch = 0;
+    for (size_t i = 0; i < n; i++)
         rlk_tenure_unref(watch->tenures[i]);
-    }
     pthread_mutex_unlock(&client->mutex);
     return renewed;
 }
@@ -203,13 +198,8 @@ int64_t rlk_renew_due(rowlock_client *client)
     while (!atomic_load(&client->watch.stop) && renew_batch(client)) {
     }
     pthread_mutex_lock(&client->mutex);
-    for (rowlock_lock *lock = client->watch.first; lock != NULL; lock = lock->next) {
-        rlk_tenure *tenure = lock->tenure;
-
-        if (tenure->renewers > 0 && !atomic_load(&tenure->lost) && !atomic_load(&tenure->is_last) &&
-            tenure->renew_at_us < next)
-            next = tenure->renew_at_us;
-    }
+    if (client->watch.planned.first != NULL)
+        next = client->watch.planned.first->key;
     pthread_mutex_unlock(&client->mutex);
     return next;
 }

@@ -69,18 +69,6 @@ static void read_counters(rowlock_counters *out, rlk_counters *in)
     }
 }
 
-/* Lost ones stay in the table until they are released. */
-static uint64_t count_held(const rlk_tenures *tenures)
-{
-    uint64_t held = 0;
-
-    for (size_t i = 0; i < tenures->slot_count; i++) {
-        for (rlk_tenure *t = tenures->slots[i]; t != NULL; t = t->next)
-            held += !rlk_tenure_is_lost(t);
-    }
-    return held;
-}
-
 int rowlock_stats(rowlock_counters *out, rowlock_client *client, rowlock_error *err)
 {
     rowlock_counters all = ROWLOCK_COUNTERS_INIT;
@@ -95,7 +83,7 @@ int rowlock_stats(rowlock_counters *out, rowlock_client *client, rowlock_error *
         return rc;
     read_counters(&all, &client->counters);
     pthread_mutex_lock(&client->mutex);
-    all.held = count_held(&client->tenures);
+    all.held = rlk_tenures_held(&client->tenures);
     all.waiting = client->lines.waiting;
     for (int use = 0; use < RLK_USES; use++)
         all.connections += client->connections[use];

@@ -7,6 +7,8 @@
 
 #include "core.h"
 
+enum { ENDS_AT_ONCE = 2 }; /* for each new one, so that they do not pile up for who counts */
+
 rlk_tenure *rlk_tenure_new(const char *name, size_t name_length, const char *owner)
 {
     size_t owner_length = strlen(owner);
@@ -23,6 +25,16 @@ rlk_tenure *rlk_tenure_new(const char *name, size_t name_length, const char *own
     return tenure;
 }
 
+/* Also where others look for it. It is held, or in no heap yet. */
+static void set_deadline(rlk_tenure *tenure, int64_t deadline_us)
+{
+    atomic_store(&tenure->deadline_us, deadline_us);
+    if (tenure->end.heap != NULL)
+        rlk_heap_put(tenure->end.heap, &tenure->end, deadline_us);
+    if (tenure->alarm.heap != NULL)
+        rlk_heap_put(tenure->alarm.heap, &tenure->alarm, deadline_us);
+}
+
 void rlk_tenure_prolong(rlk_tenure *tenure, int64_t deadline_us)
 {
     int64_t most = atomic_load(&tenure->hold_until_us);
@@ -32,7 +44,7 @@ void rlk_tenure_prolong(rlk_tenure *tenure, int64_t deadline_us)
         atomic_store(&tenure->is_last, 1);
     }
     if (deadline_us > atomic_load(&tenure->deadline_us))
-        atomic_store(&tenure->deadline_us, deadline_us);
+        set_deadline(tenure, deadline_us);
 }
 
 void rlk_tenure_outlives(rlk_tenure *tenure, int64_t remaining_us)
@@ -43,11 +55,19 @@ void rlk_tenure_outlives(rlk_tenure *tenure, int64_t remaining_us)
         tenure->row_until_us = until;
 }
 
-void rlk_tenure_lose(rlk_tenure *tenure, int loss)
+static void set_lost(rlk_tenure *tenure, int loss)
 {
     int held = ROWLOCK_LOSS_NONE;
 
     atomic_compare_exchange_strong(&tenure->lost, &held, loss);
+}
+
+void rlk_tenure_lose(rlk_tenure *tenure, int loss)
+{
+    set_lost(tenure, loss);
+    rlk_heap_remove(&tenure->end);
+    if (tenure->alarm.heap != NULL && !tenure->is_asked)
+        rlk_heap_put(tenure->alarm.heap, &tenure->alarm, 0);
 }
 
 int rlk_tenure_is_lost(rlk_tenure *tenure)
@@ -62,7 +82,7 @@ int rlk_tenure_is_lost(rlk_tenure *tenure)
         loss = ROWLOCK_LOSS_MAX_HOLD;
     else if (atomic_load(&tenure->is_unreachable))
         loss = ROWLOCK_LOSS_UNREACHABLE;
-    rlk_tenure_lose(tenure, loss);
+    set_lost(tenure, loss);
     return 1;
 }
 
@@ -190,11 +210,31 @@ int rlk_tenures_reserve(rlk_tenures *tenures, size_t n)
     return 1;
 }
 
+/* Takes those off whose time is up, at most so many. */
+static void note_ends(rlk_tenures *tenures, size_t most)
+{
+    int64_t now = rlk_clock_us();
+
+    for (; most > 0 && tenures->held.first != NULL && tenures->held.first->key <= now; most--) {
+        rlk_tenure *tenure = RLK_HEAP_ELEMENT(tenures->held.first, rlk_tenure, end);
+
+        rlk_tenure_is_lost(tenure);
+        rlk_heap_remove(&tenure->end);
+    }
+}
+
+size_t rlk_tenures_held(rlk_tenures *tenures)
+{
+    note_ends(tenures, SIZE_MAX);
+    return tenures->held.count;
+}
+
 rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh)
 {
     rlk_tenure **at = find(tenures, fresh);
     rlk_tenure *old = *at;
 
+    note_ends(tenures, ENDS_AT_ONCE);
     if (old != NULL && old->fence == fresh->fence && !rlk_tenure_is_lost(old)) {
         int64_t until = atomic_load(&fresh->hold_until_us);
 
@@ -203,7 +243,7 @@ rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh)
             atomic_store(&old->hold_until_us, until);
             if (until < atomic_load(&old->deadline_us)) {
                 atomic_store(&old->is_last, 1);
-                atomic_store(&old->deadline_us, until);
+                set_deadline(old, until);
             }
         }
         rlk_tenure_prolong(old, atomic_load(&fresh->deadline_us));
@@ -231,12 +271,12 @@ rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh)
         rlk_tenure_lose(old, ROWLOCK_LOSS_EXPIRED);
         fresh->next = old->next;
         old->next = NULL;
-        rlk_heap_remove(&old->end);
         rlk_tenure_unref(old);
     } else {
         tenures->count++;
     }
     *at = fresh;
+    rlk_heap_put(&tenures->held, &fresh->end, atomic_load(&fresh->deadline_us));
     return fresh;
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "core.h"
+#include "thread.h"
 
 enum { MOST_VAIN = 3 }; /* rows that were made and not found: reaped at once */
 
@@ -69,6 +70,10 @@ int rlk_tx_enter(rlk_tx_call *call, rowlock_client *client, const char *const *n
     if (rc != ROWLOCK_OK)
         return rc;
     call->client = client;
+    rlk_wait_begin(&call->wait, client, call->options.wait_ms, call->options.cancel);
+    /* A statement that is cut off undoes the transaction: it has the time of a call. */
+    if (call->wait.until_us != RLK_NEVER)
+        call->wait.end_us = call->wait.until_us + client->call_timeout_us;
     if (client->driver.lock == NULL)
         return rlk_fail(err, ROWLOCK_ENOTSUP, "the %s driver has no transactions",
                         client->driver.name);
@@ -101,7 +106,7 @@ static int try_rows(rlk_tx_call *call, const rlk_wait *wait, rlk_try_lock_fn try
 {
     const rowlock_op *busy;
     rlk_sent sent;
-    int rc = rlk_call(call->client, call->client->call_timeout_us, do_prepare, call, &sent, err);
+    int rc = rlk_call(call->client, rlk_wait_bound(wait), do_prepare, call, &sent, err);
 
     *is_locked = 0;
     memset(&call->no_room, 0, sizeof call->no_room);
@@ -143,14 +148,13 @@ static int report(const rlk_tx_call *call, int status, const rowlock_op *busy, r
 
 int rlk_tx_lock(rlk_tx_call *call, rlk_try_lock_fn try_lock, void *arg, rowlock_error *err)
 {
+    rlk_wait *wait = &call->wait;
     int is_locked, vain = 0, rc;
-    rlk_wait wait;
 
-    rlk_wait_begin(&wait, call->client, call->options.wait_ms, call->options.cancel);
     for (;;) {
         const rowlock_op *busy;
 
-        rc = try_rows(call, &wait, try_lock, arg, &is_locked, err);
+        rc = try_rows(call, wait, try_lock, arg, &is_locked, err);
         if (rc != ROWLOCK_OK)
             return rc;
         busy = rlk_obstacle(call->ops, call->n);
@@ -163,7 +167,7 @@ int rlk_tx_lock(rlk_tx_call *call, rlk_try_lock_fn try_lock, void *arg, rowlock_
         }
         if (call->options.wait_ms == 0)
             return report(call, ROWLOCK_BUSY, busy, err);
-        rc = is_locked ? rlk_wait_look(&wait, err) : rlk_wait_next(&wait, busy->remaining_us, err);
+        rc = is_locked ? rlk_wait_look(wait, err) : rlk_wait_next(wait, busy->remaining_us, err);
         if (rc == ROWLOCK_TIMEOUT)
             return report(call, ROWLOCK_TIMEOUT, busy, err);
         if (rc != ROWLOCK_OK)
@@ -183,10 +187,12 @@ static int do_lock(rowlock_client *client, void *conn, uint32_t timeout_ms, void
 {
     const rowlock_target target = {.size = sizeof target, .conn = conn};
     own_try *own = arg;
+    uint32_t wait_ms = rlk_wait_left_ms(own->wait);
 
     (void)timeout_ms; /* the slot's is that of a call that waits for nobody */
-    return client->driver.lock(&target, own->call->ops, own->call->n, rlk_wait_left_ms(own->wait),
-                               own->call->options.in_line, rlk_call_timeout_ms(client), err);
+    return client->driver.lock(&target, own->call->ops, own->call->n, wait_ms,
+                               own->call->options.in_line, rlk_wait_rest_ms(own->wait, wait_ms),
+                               err);
 }
 
 /* Until all rows are locked the connection is nobody's. */
@@ -198,8 +204,7 @@ static int try_own(rlk_tx_call *call, const rlk_wait *wait, void *arg, rowlock_e
     int rc;
 
     err = err == NULL ? &local : err;
-    rc = rlk_call_lent(conn, call->client, RLK_USE_TX, call->client->call_timeout_us, do_lock, &own,
-                       err);
+    rc = rlk_call_lent(conn, call->client, RLK_USE_TX, rlk_wait_bound(wait), do_lock, &own, err);
     if (rc == ROWLOCK_BUSY) { /* no lock is in the way, but there is no connection */
         call->no_room = *err;
         for (size_t i = 0; i < call->n; i++)
@@ -283,9 +288,11 @@ static int end(rowlock_tx **tx, int commit, rowlock_error *err)
     if (t->client->pid != getpid()) {
         rc = rlk_fail(err, ROWLOCK_EFORK, "the transaction was begun before fork()");
     } else {
+        rlk_cancel_disable();
         rc = t->client->driver.end(t->conn->state, commit, rlk_call_timeout_ms(t->client), err);
         give_conn_back(t, rc);
         rlk_client_unref(t->client);
+        rlk_cancel_enable();
     }
     free(t);
     return rc;

@@ -14,18 +14,28 @@
 
 #include "core.h"
 
+#define LEAST_KEEPER_BOUND_US INT64_C(50000)
+
 /* ---- the steps ---- */
 
 int64_t rlk_keeper_step(rowlock_client *client)
 {
-    int64_t next = rlk_renew_due(client);
-    int64_t tickets = rlk_tickets_due(client);
+    int64_t next = rlk_renew_due(client), renewal = next;
+    int64_t tickets = rlk_tickets_due(client, renewal);
 
     next = tickets < next ? tickets : next;
-    rlk_reap_due(client);
+    rlk_reap_due(client, renewal);
     if (client->reap_interval_us > 0 && client->watch.reap_at_us < next)
         next = client->watch.reap_at_us;
     return next;
+}
+
+int64_t rlk_keeper_bound(int64_t bound_us, int64_t until_us)
+{
+    int64_t left = until_us - rlk_clock_us();
+
+    left = left < LEAST_KEEPER_BOUND_US ? LEAST_KEEPER_BOUND_US : left;
+    return bound_us < left ? bound_us : left;
 }
 
 int64_t rlk_teller_step(rowlock_client *client)
@@ -34,12 +44,8 @@ int64_t rlk_teller_step(rowlock_client *client)
 
     rlk_tell_losses(client);
     pthread_mutex_lock(&client->mutex);
-    for (rowlock_lock *lock = client->watch.first; lock != NULL; lock = lock->next) {
-        int64_t deadline = atomic_load(&lock->tenure->deadline_us);
-
-        if (deadline < next)
-            next = deadline;
-    }
+    if (client->watch.alarms.first != NULL)
+        next = client->watch.alarms.first->key;
     pthread_mutex_unlock(&client->mutex);
     return next;
 }
@@ -84,7 +90,6 @@ void rlk_watch_free(rowlock_client *client)
     free_worker(&client->watch.teller);
     free(client->watch.ops);
     free(client->watch.tenures);
-    free(client->watch.due);
 }
 
 void rlk_worker_wake(const rlk_worker *worker, int64_t time_us)
@@ -104,6 +109,16 @@ void rlk_watch_wake(rowlock_client *client)
 {
     rlk_worker_wake(&client->watch.keeper, 0);
     rlk_worker_wake(&client->watch.teller, 0);
+}
+
+void rlk_watch_planned(rowlock_client *client)
+{
+    rlk_watch *watch = &client->watch;
+
+    if (watch->alarms.first != NULL)
+        rlk_worker_wake(&watch->teller, watch->alarms.first->key);
+    if (watch->planned.first != NULL)
+        rlk_worker_wake(&watch->keeper, watch->planned.first->key);
 }
 
 static void sleep_until(rlk_worker *worker, int64_t until_us)
@@ -160,9 +175,11 @@ static int start_worker(rlk_worker *worker)
 int rlk_watch_start(rowlock_client *client, rowlock_error *err)
 {
     rlk_watch *watch = &client->watch;
-    int rc = 0;
+    int rc = 0, is_first;
 
     pthread_mutex_lock(&client->mutex);
+    is_first = !watch->is_listed && !watch->is_by_hand;
+    watch->is_listed |= is_first;
     if (watch->ops == NULL)
         watch->ops = calloc(RLK_RENEW_BATCH, sizeof *watch->ops);
     if (watch->tenures == NULL)
@@ -174,6 +191,8 @@ int rlk_watch_start(rowlock_client *client, rowlock_error *err)
     if (rc == 0 && !watch->is_by_hand)
         rc = start_worker(&watch->teller);
     pthread_mutex_unlock(&client->mutex);
+    if (is_first)
+        rlk_exit_add(client);
     if (rc != 0)
         return rlk_fail(err, ROWLOCK_ENOMEM, "cannot start a thread: %s", strerror(rc));
     return ROWLOCK_OK;
@@ -181,6 +200,7 @@ int rlk_watch_start(rowlock_client *client, rowlock_error *err)
 
 void rlk_watch_end(rowlock_client *client)
 {
+    rlk_exit_remove(client);
     atomic_store(&client->watch.stop, 1);
     rlk_watch_wake(client);
     if (client->watch.keeper.is_running)

@@ -93,7 +93,7 @@ poor() {
     quiet "$2"
 }
 if [[ $driver != sqlite ]]; then
-    to=${prefix}poor waiters=${prefix}waiters locks=${prefix}locks schema=${prefix}schema
+    to=${prefix}poor waiters=${prefix}waiters locks=${prefix}locks schema=${prefix}schema floor=${prefix}floor
     case $driver in
     postgresql) sql <<<"CREATE ROLE $to LOGIN PASSWORD 'sEcret'" >/dev/null ;;
     mysql) # one right on the database, to be let in
@@ -109,11 +109,32 @@ if [[ $driver != sqlite ]]; then
     for right in INSERT UPDATE DELETE; do
         yes_ "lacks $right" grep -qE "lacks .*$right.* on $locks" "$work/out"
     done
-    no_ 'has what it has' grep -qE "lacks .*SELECT|on $waiters" "$work/out"
-    sql <<<"GRANT INSERT, UPDATE, DELETE ON $locks TO $to" >/dev/null
+    yes_ 'lacks UPDATE on the floor' grep -qE "lacks .*UPDATE.* on $floor" "$work/out"
+    no_ 'has what it has' grep -qE "lacks .*SELECT.* on $locks|on $waiters" "$work/out"
+    sql <<<"GRANT INSERT, UPDATE, DELETE ON $locks TO $to; GRANT SELECT, UPDATE ON $floor TO $to" >/dev/null
     call "$rowlock" doctor --db "$scheme$to:sEcret@$host/$database" --prefix "$prefix" --json
     is "$(grade rights)" ok 'enough'
     is "$status" "$expected" 'enough: status'
+fi
+
+if [[ $driver == postgresql ]]; then
+    group 'search_path'
+    export PGOPTIONS="-c search_path=public,${prefix}open"
+    sql <<<"CREATE SCHEMA ${prefix}open" >/dev/null
+    call rl doctor --json
+    is "$(grade search_path)" ok 'only the owner may create'
+    sql <<<"GRANT CREATE ON SCHEMA ${prefix}open TO PUBLIC" >/dev/null
+    expect 1 'everybody may create' rl doctor --json
+    is "$(grade search_path)" warning 'everybody may create'
+    yes_ 'names the schema and who' grep -qE "${prefix}open: PUBLIC" "$work/out"
+    sql <<<"REVOKE CREATE ON SCHEMA ${prefix}open FROM PUBLIC;
+            GRANT CREATE ON SCHEMA ${prefix}open TO ${prefix}poor" >/dev/null
+    expect 1 'a role may create' rl doctor --json
+    yes_ 'names the schema and the role' grep -qE "${prefix}open: ${prefix}poor" "$work/out"
+    unset PGOPTIONS
+    expect "$expected" 'not on the search_path' rl doctor --json
+    is "$(grade search_path)" ok 'not on the search_path'
+    sql <<<"DROP SCHEMA ${prefix}open" >/dev/null
 fi
 
 group 'unsafe'

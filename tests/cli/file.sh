@@ -93,7 +93,7 @@ done
 for dialect in "${dialects[@]}"; do
     expect 0 "$dialect plain" print "$dialect"
     has "$out" 'CREATE TABLE' "$dialect plain"
-    no_ "$dialect plain: no down" grep -q 'DROP ' "$work/out"
+    no_ "$dialect plain: no down" grep -q 'DROP TABLE' "$work/out"
     expect 0 "$dialect prefix" print "$dialect" --prefix my_
     has "$out" 'my_locks' "$dialect prefix"
     no_ "$dialect prefix is everywhere" grep -Eq 'rowlock_(locks|held|schema|clock|waiters|queue)' "$work/out"
@@ -108,6 +108,9 @@ for dialect in "${dialects[@]}"; do
 -- migrate:down
 -- file: 20260101120001_rowlock_queue.sql
 -- migrate:up
+-- migrate:down
+-- file: 20260101120002_rowlock_floor.sql
+-- migrate:up
 -- migrate:down' 'dbmate'
     expect 0 "$dialect goose" print "$dialect" --format goose --as 00012
     is "$(grep '^-- ' "$work/out")" \
@@ -115,6 +118,9 @@ for dialect in "${dialects[@]}"; do
 -- +goose Up
 -- +goose Down
 -- file: 00013_rowlock_queue.sql
+-- +goose Up
+-- +goose Down
+-- file: 00014_rowlock_floor.sql
 -- +goose Up
 -- +goose Down' 'goose'
 done
@@ -128,13 +134,17 @@ files() {
 files golang-migrate 'golang-migrate/0001_rowlock_locks.down.sql
 golang-migrate/0001_rowlock_locks.up.sql
 golang-migrate/0002_rowlock_queue.down.sql
-golang-migrate/0002_rowlock_queue.up.sql'
+golang-migrate/0002_rowlock_queue.up.sql
+golang-migrate/0003_rowlock_floor.down.sql
+golang-migrate/0003_rowlock_floor.up.sql'
 files flyway 'flyway/U0001__rowlock_locks.sql
 flyway/U0002__rowlock_queue.sql
+flyway/U0003__rowlock_floor.sql
 flyway/V0001__rowlock_locks.sql
-flyway/V0002__rowlock_queue.sql'
-files dbmate $'dbmate/0001_rowlock_locks.sql\ndbmate/0002_rowlock_queue.sql'
-files goose $'goose/0001_rowlock_locks.sql\ngoose/0002_rowlock_queue.sql'
+flyway/V0002__rowlock_queue.sql
+flyway/V0003__rowlock_floor.sql'
+files dbmate $'dbmate/0001_rowlock_locks.sql\ndbmate/0002_rowlock_queue.sql\ndbmate/0003_rowlock_floor.sql'
+files goose $'goose/0001_rowlock_locks.sql\ngoose/0002_rowlock_queue.sql\ngoose/0003_rowlock_floor.sql'
 expect 70 'files that exist are left alone' print sqlite --format goose --output goose
 has "$err" 'File exists' 'files that exist are left alone'
 expect 70 'no such folder' print sqlite --format goose --output nowhere
@@ -145,7 +155,7 @@ if command -v sqlite3 >/dev/null; then
     is "${PIPESTATUS[1]}" 0 'takes the plain SQL'
     expect 0 'which is what we need' "$rowlock" migrate status --db made.db
     expect 0 'and works' "$rowlock" run --db made.db -n a -- true
-    cat golang-migrate/000{2,1}_*.down.sql | sqlite3 -bail made.db
+    cat golang-migrate/000{3,2,1}_*.down.sql | sqlite3 -bail made.db
     is "${PIPESTATUS[1]}" 0 'takes the way down'
     is "$(sqlite3 made.db .tables)" '' 'which leaves nothing'
 elif [[ ${ROWLOCK_TEST_NO_SKIP:-} ]]; then

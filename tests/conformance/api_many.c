@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * rowlock_acquire_many(). */
+ * rowlock_acquire_many(), rowlock_release_many(). */
 #include <stdio.h>
 
 #include "conformance.h"
@@ -167,6 +167,26 @@ static void test_a_thousand_are_taken_at_once(void **state)
     rows_free(&rows);
 }
 
+static void test_many_are_released_at_once(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const names[] = {"c", "a", "b", "d"};
+    rowlock_client *client = client_open(f);
+    rowlock_lock *locks[5];
+    int statuses[5];
+    expect_ok(rowlock_acquire_many(locks, client, names, 4, NULL, &f->err), &f->err);
+    locks[4] = hold(f, client, "a");
+    expect_ok(rowlock_force_release(client, "b", NULL, &f->err), &f->err);
+    expect_status(ROWLOCK_LOST, rowlock_release_many(statuses, locks, 5, &f->err), &f->err);
+    for (size_t i = 0; i < COUNT(statuses); i++) {
+        assert_null(locks[i]);
+        assert_int_equal(statuses[i], i == 2 ? ROWLOCK_LOST : ROWLOCK_OK);
+    }
+    struct rows rows = rows_query(f, NULL, 0, 0);
+    assert_int_equal(rows.count, 0);
+    rows_free(&rows);
+}
+
 static const struct test_case cases[] = {
     CASE(test_many_are_answered_in_the_callers_order),
     CASE(test_many_are_all_or_none),
@@ -177,6 +197,7 @@ static const struct test_case cases[] = {
     CASE(test_many_reenter_what_is_held),
     CASE(test_many_take_names_with_nul_bytes),
     CASE(test_a_thousand_are_taken_at_once),
+    CASE(test_many_are_released_at_once),
 };
 
 const struct suite api_many_suite = SUITE("api_many", cases);

@@ -77,7 +77,7 @@ extern const struct suite queue_order_suite, queue_turn_suite, queue_bell_suite,
 extern const struct suite queue_look_suite, queue_list_suite, queue_heard_suite, queue_again_suite;
 extern const struct suite queue_wait_suite, queue_marked_suite, queue_chain_suite;
 extern const struct suite exchange_suite, exchange_twin_suite, exchange_beside_suite;
-extern const struct suite exchange_hand_suite, clock_back_suite;
+extern const struct suite exchange_hand_suite, clock_back_suite, floor_suite, late_suite;
 
 /* ---- fixture --------------------------------------------------------------------------------- */
 
@@ -86,6 +86,9 @@ int case_teardown(void **state);
 
 /* Takes the tables of that connection to a version, step by step. What schema_apply returned. */
 int tables_to(struct fixture *f, void *conn, int version);
+
+/* Makes them anew; asserts. Their fences are the time, whatever cases before have left behind. */
+void tables_anew(struct fixture *f);
 
 /* A further connection, closed after the case, or by another_end(). */
 void *another(struct fixture *f);

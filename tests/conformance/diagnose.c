@@ -72,12 +72,6 @@ static void expect_bad(const struct findings *all, const char *subject)
     }
 }
 
-static void new_tables(struct fixture *f)
-{
-    expect_ok(tables_to(f, f->conn, 0), &f->err);
-    expect_ok(tables_to(f, f->conn, f->driver->migration_count), &f->err);
-}
-
 static void *without_tables(struct fixture *f)
 {
     char prefix[40];
@@ -132,7 +126,7 @@ static void test_other_columns_are_bad(void **state)
     for (size_t i = 0; i < COUNT(renames); i++) {
         sql_run(f, renames[i], NULL, 0);
         struct findings all = diagnose(f, f->conn);
-        new_tables(f);
+        tables_anew(f);
         expect_bad(&all, "tables");
     }
 }
@@ -143,7 +137,7 @@ static void test_unsafe_storage_is_bad(void **state)
     for (size_t i = 0; f->backend->kind->unsafe != NULL && f->backend->kind->unsafe[i]; i++) {
         sql_run(f, f->backend->kind->unsafe[i], NULL, 0);
         struct findings all = diagnose(f, f->conn);
-        new_tables(f);
+        tables_anew(f);
         expect_bad(&all, "storage");
     }
 }
@@ -183,7 +177,7 @@ static void test_nothing_is_kept_locked(void **state)
     struct fixture *f = *state;
     void *conn = another(f);
     diagnose(f, conn);
-    new_tables(f);
+    tables_anew(f);
     rowlock_op op = op_new("lock", "ann");
     expect_ok(try_acquire(f, conn, &op), NULL);
 }

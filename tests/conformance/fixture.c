@@ -111,6 +111,12 @@ int tables_to(struct fixture *f, void *conn, int version)
     return status;
 }
 
+void tables_anew(struct fixture *f)
+{
+    expect_ok(tables_to(f, f->conn, 0), &f->err);
+    expect_ok(tables_to(f, f->conn, f->driver->migration_count), &f->err);
+}
+
 /* Takes the first waiter's place in the queue for an op; a rowlock_waiter_fn. */
 static int place_of_first(const rowlock_waiter *waiter, void *payload)
 {

@@ -165,6 +165,41 @@ static void test_list_gives_whole_rows(void **state)
     assert_int_equal(good, 2);
 }
 
+static int count_and_check(const rowlock_row *row, void *payload)
+{
+    const char *const **next = payload;
+    assert_string_equal(row->name, **next);
+    ++*next;
+    return 0;
+}
+
+static void test_list_goes_on_behind_a_name(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const names[] = {"a", "job", "job ", "job/1", "job/2", "z", NULL};
+    static const struct {
+        const char *starts_with, *after;
+        int first, end;
+    } ranges[] = {{NULL, "a", 1, 6},      {NULL, "job", 2, 6},  {NULL, "j", 1, 6},
+                  {NULL, "z", 6, 6},      {"job", "job", 2, 5}, {"job/", "job/1", 4, 5},
+                  {"job/", "job/2", 5, 5}};
+    for (size_t i = 0; names[i] != NULL; i++)
+        grant(f, names[i], "ann");
+    for (size_t i = 0; i < COUNT(ranges); i++) {
+        const char *starts_with = ranges[i].starts_with;
+        rowlock_list_query query = {.size = sizeof(query),
+                                    .starts_with = starts_with,
+                                    .starts_with_length =
+                                        starts_with != NULL ? strlen(starts_with) : 0,
+                                    .after = ranges[i].after,
+                                    .after_length = strlen(ranges[i].after)};
+        const char *const *next = names + ranges[i].first;
+        expect_ok(f->driver->list(f->conn, &query, count_and_check, &next, CALL_MS, &f->err),
+                  &f->err);
+        assert_ptr_equal(next, names + ranges[i].end);
+    }
+}
+
 static const struct test_case cases[] = {
     CASE(test_list_of_an_empty_table_calls_nobody),
     CASE(test_list_is_in_byte_order),
@@ -176,6 +211,7 @@ static const struct test_case cases[] = {
     CASE(test_list_stops_when_told),
     CASE(test_list_tells_every_field),
     CASE(test_list_gives_whole_rows),
+    CASE(test_list_goes_on_behind_a_name),
 };
 
 const struct suite list_suite = SUITE("list", cases);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * conformance <driver> [filter]: the same cases on every driver. The filter is cmocka's, with * and
- * ?. */
+ * conformance <driver> [filter [part/parts]]: the same cases on every driver. The filter is
+ * cmocka's, with * and ?; several processes may run a part each, 0/3, 1/3 and 2/3. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,17 +21,20 @@ static const struct suite *const suites[] = {
     &api_guard_suite,   &native_input_suite,  &api_combine_suite,   &after_free_suite,
     &exchange_suite,    &exchange_twin_suite, &exchange_hand_suite, &exchange_beside_suite,
     &queue_heard_suite, &queue_again_suite,   &queue_wait_suite,    &queue_marked_suite,
-    &queue_chain_suite, &clock_back_suite};
+    &queue_chain_suite, &clock_back_suite,    &floor_suite,         &late_suite};
+
+static size_t part, parts = 1;
 
 /* Runs those cases of the suite that the backend's capabilities allow; the number that failed. */
 static int run_suite(const struct suite *suite, struct fixture *f, size_t *ran)
 {
+    static size_t seen;
     struct CMUnitTest *tests = calloc(suite->count + 1, sizeof(*tests));
     if (tests == NULL)
         return 1;
     size_t n = 0;
     for (size_t i = 0; i < suite->count; i++) {
-        if ((suite->cases[i].caps & ~f->backend->caps) != 0)
+        if ((suite->cases[i].caps & ~f->backend->caps) != 0 || seen++ % parts != part)
             continue;
         tests[n++] = (struct CMUnitTest){.name = suite->cases[i].name,
                                          .test_func = suite->cases[i].run,
@@ -76,11 +79,12 @@ static int run_all(struct fixture *f)
 
 int main(int argc, char **argv)
 {
-    if (argc < 2 || argc > 3) {
-        fprintf(stderr, "usage: %s %s [filter]\n", argv[0], backend_names());
+    if (argc < 2 || argc > 4 ||
+        (argc == 4 && (sscanf(argv[3], "%zu/%zu", &part, &parts) != 2 || part >= parts))) {
+        fprintf(stderr, "usage: %s %s [filter [part/parts]]\n", argv[0], backend_names());
         return 2;
     }
-    if (argc == 3)
+    if (argc >= 3)
         cmocka_set_test_filter(argv[2]);
     struct backend backend;
     int status = backend_open(&backend, argv[1]);

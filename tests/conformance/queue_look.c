@@ -162,6 +162,7 @@ static int64_t mark_of_all(struct fixture *f)
 static void test_enqueue_marks_the_row_and_look_renews_the_mark(void **state)
 {
     struct fixture *f = *state;
+    tables_anew(f);
     rowlock_op held = grant(f, "lock", "ann"); /* its fence is the time of that */
     rowlock_op op = queue_up_for(f, "lock", "bob", LONG_US);
     assert_true(mark_of_all(f) > (int64_t)held.fence);

@@ -23,6 +23,7 @@ static void test_tickets_rise(void **state)
 static void test_ticket_is_the_time_if_nobody_is_ahead(void **state)
 {
     struct fixture *f = *state;
+    tables_anew(f);
     rowlock_op held = grant(f, "lock", "ann"); /* its fence is now, in microseconds */
     rowlock_op op = queue_up_for(f, "lock", "bob", LONG_US);
     expect_between((int64_t)(op.ticket - held.fence), 0, SLACK_US);

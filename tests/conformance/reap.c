@@ -206,20 +206,6 @@ static void test_reap_makes_the_old_tenure_lost(void **state)
     expect_status(ROWLOCK_LOST, try_release(f, f->conn, &op), NULL);
 }
 
-/* A clock that once ran ahead left a fence in the future: the row must stay, or fences would fall.
- */
-static void test_reap_spares_a_fence_of_the_future(void **state)
-{
-    struct fixture *f = *state;
-    grant_released(f, "ahead", "ann");
-    sql_run(f, "UPDATE rowlock_locks SET fence = fence + 1000000000", NULL, 0);
-    sleep_us(1000);
-    uint64_t fence = row_of(f, "ahead").fence;
-    assert_int_equal(reap(f, 1, 100), 0);
-    rowlock_op next = grant(f, "ahead", "bob");
-    assert_int_equal(next.fence, fence + 1);
-}
-
 static const struct test_case cases[] = {
     CASE(test_reap_deletes_released_and_expired_rows),
     CASE(test_reap_spares_live_locks),
@@ -233,7 +219,6 @@ static const struct test_case cases[] = {
     CASE(test_reap_accepts_the_largest_retention),
     CASE(test_reap_keeps_the_fence_rising),
     CASE(test_reap_makes_the_old_tenure_lost),
-    CASE_IF(test_reap_spares_a_fence_of_the_future, BACKEND_SQL),
 };
 
 const struct suite reap_suite = SUITE("reap", cases);

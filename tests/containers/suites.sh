@@ -6,7 +6,7 @@
 # suite_tests NAME: which tests of ctest it is. Left out is what starts servers of its own.
 suite_tests() {
     case $1 in
-    conformance) echo '^conformance[.]' ;;
+    conformance) echo '^(conformance|faults[.]hostile_path)[.]' ;;
     transactions) echo '^(faults[.](tx_|guard_proof|concurrently)|examples[.])' ;;
     waiting) echo '^faults[.]queue_' ;;
     background) echo '^faults[.](watch_(paused|blackhole|many|reaper|flat)|bloat)' ;;

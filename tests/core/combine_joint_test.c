@@ -188,7 +188,8 @@ static void test_few_have_a_connection_each(void **state)
     expect_ok(AT_ONCE + 1);
     assert_int_equal(request_count, AT_ONCE + 1);
     assert_int_equal(combined(), 0);
-    assert_int_equal(fake_most_connections(), AT_ONCE);
+    /* If it comes when some have their locks, one connection is reserved and another is opened. */
+    assert_in_range(fake_most_connections(), AT_ONCE, AT_ONCE + 1);
 }
 
 static void test_one_at_a_time_where_there_are_two_connections(void **state)
@@ -234,6 +235,8 @@ static void test_third_of_many_travels_meanwhile(void **state)
     gate_hold(2);
     for (int i = 0; i < AT_ONCE; i++)
         gate_let_first();
+    for (int i = 0; i < AT_ONCE; i++)
+        await_return(&askers[i]); /* else they are of the crowd */
     await_held(1);
     come(FIRST, FIRST + THIRD - 1, ask_acquire);
     await_held(1);

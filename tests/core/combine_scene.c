@@ -363,6 +363,7 @@ static void *run(void *argument)
     self = a;
     memset(&a->err, 0x55, sizeof a->err); /* whatever the caller's was */
     a->status = a->ask(a);
+    atomic_store(&a->has_returned, 1);
     return NULL;
 }
 
@@ -370,12 +371,20 @@ void start(struct asker *a)
 {
     a->status = 99;
     atomic_store(&a->has_waited, 0);
+    atomic_store(&a->has_returned, 0);
     assert_int_equal(pthread_create(&a->thread, NULL, run, a), 0);
 }
 
 void join(struct asker *a)
 {
     pthread_join(a->thread, NULL);
+}
+
+void await_return(struct asker *a)
+{
+    for (int ms = 0; !atomic_load(&a->has_returned) && ms < LONGEST_MS; ms++)
+        poll(NULL, 0, 1);
+    assert_true(atomic_load(&a->has_returned));
 }
 
 void await_wait(struct asker *a)

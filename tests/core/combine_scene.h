@@ -25,7 +25,7 @@ struct asker {
     char name[ROWLOCK_NAME_MAX + 1], owner[32];
     rowlock_acquire_options options; /* the owner is the asker's */
     rowlock_lock *lock;
-    atomic_int has_waited;
+    atomic_int has_waited, has_returned;
     int status;
     rowlock_error err;
 };
@@ -76,6 +76,9 @@ extern const char *bad_name;
 
 void start(struct asker *asker);
 void join(struct asker *asker);
+
+/* Until its call has returned; it is to be joined all the same. */
+void await_return(struct asker *asker);
 
 /* Until it waits for another thread. */
 void await_wait(struct asker *asker);

@@ -15,6 +15,7 @@ atomic_int requests, exchanges, enqueued;
 uint64_t last_ticket;
 uint8_t last_attempt[ROWLOCK_ATTEMPT_SIZE];
 enum fake_fault exchange_fault;
+int is_down_after, is_gate_behind;
 
 static rowlock_driver fake;
 static atomic_int served;
@@ -75,7 +76,8 @@ static int scene_exchange(void *conn, rowlock_op *releases, size_t n, rowlock_op
 
     atomic_fetch_add(&requests, 1);
     atomic_fetch_add(&exchanges, 1);
-    stand_at_gate();
+    if (!is_gate_behind)
+        stand_at_gate();
     exchange_fault = FAKE_NONE;
     last_ticket = releases[0].ticket;
     memcpy(last_attempt, acquires[0].attempt, sizeof last_attempt);
@@ -85,8 +87,11 @@ static int scene_exchange(void *conn, rowlock_op *releases, size_t n, rowlock_op
     if (rc != ROWLOCK_OK)
         return rc;
     if (fault == FAKE_CUT_AFTER)
-        fake_plan(1, fault, 0);
-    return fake.acquire(conn, acquires, m, 0, timeout_ms, err);
+        fake_plan(1, fault, is_down_after);
+    rc = fake.acquire(conn, acquires, m, 0, timeout_ms, err);
+    if (is_gate_behind)
+        stand_at_gate();
+    return rc;
 }
 
 /* ---- the scene ---- */
@@ -122,6 +127,7 @@ int scene_set_up(void **state)
         comers[i].options.cancel = cancel;
     }
     exchange_fault = FAKE_NONE;
+    is_down_after = is_gate_behind = 0;
     atomic_store(&gate.is_shut, 0);
     atomic_store(&gate.is_reached, 0);
     scene_open(1);
@@ -217,6 +223,7 @@ static void *release_holder(void *argument)
 
 void release_up_to_the_gate(void)
 {
+    atomic_store(&gate.is_reached, 0);
     atomic_store(&gate.is_shut, 1);
     assert_int_equal(pthread_create(&gate.thread, NULL, release_holder, NULL), 0);
     await(&gate.is_reached, 1);

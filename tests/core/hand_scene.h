@@ -37,8 +37,12 @@ extern atomic_int requests, exchanges, enqueued;
 extern uint64_t last_ticket;
 extern uint8_t last_attempt[ROWLOCK_ATTEMPT_SIZE];
 
-/* How the next exchange ends. */
+/* How the next exchange ends; and all requests after it. */
 extern enum fake_fault exchange_fault;
+extern int is_down_after;
+
+/* The gate is behind the database: what is held up there was carried out. */
+extern int is_gate_behind;
 
 int scene_set_up(void **state);
 int scene_tear_down(void **state);

@@ -93,11 +93,15 @@ static void test_renew_answered_after_the_deadline_stays_lost_and_the_release_se
 
 static void test_late_reentry_gives_back_its_own_hold_only(void **state)
 {
-    rowlock_client *client = open_client();
-    rowlock_lock *outer = hold(client, "a", 60000, NULL), *inner = NULL;
+    rowlock_options patient = ROWLOCK_OPTIONS_INIT;
     rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+    rowlock_client *client;
+    rowlock_lock *outer, *inner = NULL;
 
     (void)state;
+    patient.call_timeout_ms = 90000;
+    client = open_client_with(&patient);
+    outer = hold(client, "a", 60000, NULL);
     options.ttl_ms = 100;
     open_another(client);
     fake_slow(0, 59000 * MS); /* by now even the outer lease has ended here, but not there */

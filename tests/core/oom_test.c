@@ -4,7 +4,9 @@
  * database, and the client works on afterwards. The linker puts our allocators in front. */
 #include <stdlib.h>
 
+#include "core.h"
 #include "core_test.h"
+#include "fake_queue.h"
 
 static long left = -1; /* allocations until they fail; -1: never */
 
@@ -253,6 +255,70 @@ static void test_close_without_memory_leaks_nothing(void **state)
     }
 }
 
+/* ---- the keeper ---- */
+
+static rowlock_client *open_by_hand(void)
+{
+    rowlock_client *client = NULL;
+
+    assert_status(OK, rowlock_open(&client, fake_queue_driver(), "fake", NULL, NULL));
+    client->watch.is_by_hand = 1;
+    return client;
+}
+
+/* It comes again soon, not at once and again and again. */
+static int64_t step_without_memory(rowlock_client *client)
+{
+    int64_t next;
+
+    left = 0;
+    next = rlk_keeper_step(client);
+    left = -1;
+    assert_true(next > rlk_clock_us());
+    return next;
+}
+
+static void test_renewals_wait_for_memory(void **state)
+{
+    rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
+    rowlock_client *client = open_by_hand();
+    rowlock_lock *lock = NULL;
+
+    (void)state;
+    options.ttl_ms = 30000;
+    options.renew = 1;
+    assert_status(OK, rowlock_acquire(&lock, client, "a", &options, NULL));
+    rlk_pool_close_idle(client);
+    fake_clock_advance_us(11000 * MS);
+    fake_clock_advance_us(step_without_memory(client) - rlk_clock_us());
+    rlk_keeper_step(client);
+    assert_true(rowlock_remaining(lock) > 25000);
+    assert_status(OK, rowlock_release(&lock, NULL));
+    rowlock_close(&client);
+}
+
+static void test_tickets_wait_for_memory(void **state)
+{
+    rowlock_client *client = open_by_hand();
+    rowlock_op op = {.name = "a", .name_length = 1, .owner = "me", .note = ""};
+    rlk_waiter waiter = {.client = client, .ops = &op, .n = 1, .ring_fd = -1};
+    int64_t third = client->ticket_us / 3, next;
+
+    (void)state;
+    op.ticket = fake_ticket_add("a", "me", client->ticket_us, 0);
+    rlk_tickets_add(&waiter, op.ticket);
+    fake_clock_advance_us(third + MS);
+    next = step_without_memory(client);
+    assert_true(next - rlk_clock_us() < third / 2); /* it is not taken for kept alive */
+    fake_clock_advance_us(next - rlk_clock_us());
+    assert_true(fake_tickets("a") == 1);
+    rlk_keeper_step(client);
+    fake_clock_advance_us(third * 2 + third / 2);
+    assert_true(fake_tickets("a") == 1);
+    rlk_tickets_remove(&waiter);
+    rowlock_close(&client);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +328,8 @@ int main(void)
         cmocka_unit_test_setup(test_transactions_at_every_allocation, fresh),
         cmocka_unit_test_setup(test_the_rest_at_every_allocation, fresh),
         cmocka_unit_test_setup(test_close_without_memory_leaks_nothing, fresh),
+        cmocka_unit_test_setup(test_renewals_wait_for_memory, fresh),
+        cmocka_unit_test_setup(test_tickets_wait_for_memory, fresh),
     };
 
     return cmocka_run_group_tests_name("core/oom", tests, NULL, NULL);

@@ -297,6 +297,32 @@ static void test_lost_answer_of_a_turn_is_asked_again(void **state)
     assert_false(fake_is_live("a"));
 }
 
+static void cut_the_turn_for_good(void)
+{
+    if (++turns < 2)
+        return;
+    fake_find("a")->expire_time = fake_now();
+    fake_bell_ring(outsider);
+    fake_plan(1, FAKE_CUT_AFTER, 1);
+}
+
+/* It was granted, and nobody can be asked any more. */
+static void test_lost_answer_of_a_turn_that_cannot_be_had_again_is_unknown(void **state)
+{
+    rowlock_lock *lock = NULL;
+    rowlock_error err;
+
+    (void)state;
+    hold_outside("a", 60000);
+    fake_on_turn(cut_the_turn_for_good);
+    assert_status(EUNKNOWN, wait_for(&lock, "a", ROWLOCK_FOREVER, &err));
+    assert_int_equal(err.status, ROWLOCK_EUNKNOWN);
+    assert_null(lock);
+    assert_true(fake_is_live("a"));
+    fake_plan(0, FAKE_NONE, 0);
+    fake_on_turn(NULL);
+}
+
 /* The database goes down while the ticket is asked for: nothing can be held. */
 static void test_lost_answer_of_a_ticket_is_no_lock(void **state)
 {
@@ -517,6 +543,7 @@ int main(void)
         case_of(test_cancel_leaves_the_queue),
         case_of(test_lost_ticket_is_taken_anew),
         case_of(test_lost_answer_of_a_turn_is_asked_again),
+        case_of(test_lost_answer_of_a_turn_that_cannot_be_had_again_is_unknown),
         case_of(test_lost_answer_of_a_ticket_is_no_lock),
         case_of(test_lost_answer_of_a_release_counts_once),
         case_of(test_refusal_ends_the_wait),

@@ -313,6 +313,75 @@ static void test_migrate_survives_faults_and_others(void **state)
     }
 }
 
+/* ---- taken for late ---- */
+
+/* Another thread of the same owner was faster, by so many calls of the client's. */
+static void outrun(const char *name, uint8_t by)
+{
+    fake_find(name)->attempt[ROWLOCK_ATTEMPT_SIZE - 1] =
+        (uint8_t)(fake_find(name)->attempt[ROWLOCK_ATTEMPT_SIZE - 1] + by);
+}
+
+static void use(rowlock_client *client, const char *name)
+{
+    rowlock_lock *lock = hold(client, name, 0, NULL);
+
+    assert_status(OK, rowlock_release(&lock, NULL));
+}
+
+static void test_acquire_that_is_taken_for_late_asks_anew(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *lock;
+
+    (void)state;
+    use(client, "a");
+    outrun("a", 3);
+    lock = hold(client, "a", 0, NULL);
+    assert_int_equal(fake_find("a")->hold_count, 1);
+    assert_status(OK, rowlock_renew(lock, 0, NULL));
+    assert_status(OK, rowlock_release(&lock, NULL));
+    assert_false(fake_is_live("a"));
+    rowlock_close(&client);
+}
+
+static void test_many_that_are_taken_for_late_ask_anew(void **state)
+{
+    rowlock_client *client = open_client();
+    const char *names[] = {"a", "b", "c"};
+    rowlock_lock *locks[3];
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        use(client, names[i]);
+    outrun("a", 7);
+    outrun("c", 3);
+    assert_status(OK, rowlock_acquire_many(locks, client, names, 3, NULL, NULL));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(fake_find(names[i])->hold_count, 1);
+        assert_status(OK, rowlock_release(&locks[i], NULL));
+        assert_false(fake_is_live(names[i]));
+    }
+    rowlock_close(&client);
+}
+
+/* Of two attempts of a client the later one is larger. */
+static void test_attempts_rise(void **state)
+{
+    rowlock_client *client = open_client();
+    uint8_t last[ROWLOCK_ATTEMPT_SIZE] = {0};
+
+    (void)state;
+    for (int i = 0; i < 600; i++) {
+        use(client, "a");
+        if (i > 0)
+            assert_memory_equal(last, fake_find("a")->attempt, ROWLOCK_ATTEMPT_SIZE / 2);
+        assert_true(i == 0 || memcmp(last, fake_find("a")->attempt, sizeof last) < 0);
+        memcpy(last, fake_find("a")->attempt, sizeof last);
+    }
+    rowlock_close(&client);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,6 +400,9 @@ int main(void)
         cmocka_unit_test_setup(test_many_locks_survive_a_fault_all_or_none, fresh),
         cmocka_unit_test_setup(test_dead_connections_are_replaced_and_none_leaks, fresh),
         cmocka_unit_test_setup(test_migrate_survives_faults_and_others, fresh),
+        cmocka_unit_test_setup(test_acquire_that_is_taken_for_late_asks_anew, fresh),
+        cmocka_unit_test_setup(test_many_that_are_taken_for_late_ask_anew, fresh),
+        cmocka_unit_test_setup(test_attempts_rise, fresh),
     };
 
     return cmocka_run_group_tests_name("core/retry", tests, NULL, NULL);

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -134,7 +135,7 @@ static void on_lost(rowlock_lock *lock, int loss, void *payload)
 static void renew_now(rowlock_lock *lock)
 {
     pthread_mutex_lock(&lock->client->mutex);
-    lock->tenure->renew_at_us = lock->tenure->renew_from_us = 0;
+    rlk_heap_put(&lock->client->watch.planned, &lock->tenure->renewal, 0);
     pthread_mutex_unlock(&lock->client->mutex);
     rlk_watch_wake(lock->client);
 }
@@ -485,17 +486,89 @@ static void test_clients_come_and_go_without_a_trace(void **state)
     assert_true(entries("/proc/self/task") <= threads);
 }
 
+/* ---- exit() without rowlock_close() ---- */
+
+static int threads_before;
+
+/* Called after the library's own handler, since it was registered before. */
+static void check_at_exit(void)
+{
+    for (int i = 0; i < PATIENCE_MS && entries("/proc/self/task") > threads_before; i++)
+        pause_ms(1);
+    _exit(entries("/proc/self/task") <= threads_before ? 0 : 7);
+}
+
+static void *do_nothing(void *unused)
+{
+    return unused;
+}
+
+static int slow_renew(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms,
+                      rowlock_error *err)
+{
+    atomic_fetch_add(&renewals, 1);
+    pause_ms(200);
+    return fake_driver()->renew(conn, ops, n, timeout_ms, err);
+}
+
+/* The program of its own that such a case needs: it ends in the middle of a renewal. */
+static int leave_without_close(void)
+{
+    static subject s, other;
+    rowlock_driver driver = *fake_driver();
+    rowlock_client *second = NULL;
+    pthread_t thread;
+
+    fresh(NULL);
+    /* A sanitizer starts a thread of its own with the first one. */
+    if (pthread_create(&thread, NULL, do_nothing, NULL) != 0 || pthread_join(thread, NULL) != 0)
+        return 4;
+    threads_before = entries("/proc/self/task");
+    driver.renew = slow_renew;
+    if (atexit(check_at_exit) != 0 ||
+        rowlock_open(&client, &driver, "fake", NULL, NULL) != ROWLOCK_OK ||
+        take(&s, "a", 30000, 1, on_lost) != ROWLOCK_OK ||
+        rowlock_open(&second, &driver, "fake", NULL, NULL) != ROWLOCK_OK)
+        return 5;
+    client = second;
+    if (take(&other, "b", 30000, 1, on_lost) != ROWLOCK_OK)
+        return 6;
+    renew_now(s.lock);
+    wait_for(&renewals, 1);
+    return 0;
+}
+
+static const char *program;
+
+static void test_exit_without_close_ends_the_threads(void **state)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    (void)state;
+    if (pid == 0) {
+        execl("/proc/self/exe", program, "leave-without-close", (char *)NULL);
+        _exit(9);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TEST(release_waits_for_its_own_callback),  TEST(the_callback_may_release_and_acquire),
         TEST(a_thread_that_polls_is_woken),        TEST(threads_acquire_lose_and_release),
         TEST(threads_of_one_owner_enter_again),    TEST(close_waits_for_the_callback),
         TEST(close_releases_all_in_one_batch),     TEST(a_child_has_no_thread_and_needs_none),
-        TEST(clients_come_and_go_without_a_trace),
+        TEST(clients_come_and_go_without_a_trace), TEST(exit_without_close_ends_the_threads),
     };
 
+    if (argc == 2 && strcmp(argv[1], "leave-without-close") == 0)
+        return leave_without_close();
+    program = argv[0];
     return cmocka_run_group_tests_name("core/watch_thread", tests, NULL, NULL);
 }

@@ -140,6 +140,21 @@ static void late_acquire(void **state)
     part(&p);
 }
 
+/* The owner has given it back, and nobody has come since: it stays free. */
+static void late_acquire_of_a_free_lock(void **state)
+{
+    struct parties p = meet("acquire-free");
+    rowlock_lock *lock;
+
+    (void)state;
+    hold_next();
+    lock = fault_acquire(p.slow, p.name, TTL_MS);
+    fault_release(&lock);
+    assert_int_equal(0, proxy_wait_delivered(fault.proxy, 3 * HOLD_MS));
+    assert_int_not_equal(2, fault_row(p.other, p.name).found);
+    part(&p);
+}
+
 static void late_force_release_of_one_tenure(void **state)
 {
     rowlock_force_options options = ROWLOCK_FORCE_OPTIONS_INIT;
@@ -165,6 +180,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(late_renew),
         cmocka_unit_test(late_renew_of_a_free_lock),
         cmocka_unit_test(late_acquire),
+        cmocka_unit_test(late_acquire_of_a_free_lock),
         cmocka_unit_test(late_force_release_of_one_tenure),
     };
     return FAULT_MAIN(argc, argv, 1, cases);

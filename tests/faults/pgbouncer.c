@@ -83,6 +83,57 @@ static void queue_is_kept(void **state)
     queue_close(&scene);
 }
 
+enum { POOL = 2 }; /* server connections of tests/support/servers */
+
+/* On every server connection of the pool, which is kept busy until all have begun. */
+static void on_the_whole_pool(const char *sql)
+{
+    const struct backend_kind *kind = fault.backend.kind;
+    void *sessions[POOL];
+
+    for (int i = 0; i < POOL; i++) {
+        sessions[i] = kind->sql_open(bouncer);
+        assert_non_null(sessions[i]);
+        assert_int_equal(0, kind->sql_run(sessions[i], "BEGIN", NULL, 0));
+    }
+    for (int i = 0; i < POOL; i++) {
+        assert_int_equal(0, kind->sql_run(sessions[i], sql, NULL, 0));
+        assert_int_equal(0, kind->sql_run(sessions[i], "COMMIT", NULL, 0));
+    }
+    for (int i = 0; i < POOL; i++)
+        kind->sql_close(sessions[i]);
+}
+
+/* Other clients of the pool have left search paths and temporary tables behind. */
+static void the_tables_are_the_same_on_every_connection(void **state)
+{
+    rowlock_client *direct = fault_open(fault.backend.address, NULL), *client;
+    const char *name = fault_name("pool");
+    rowlock_lock *lock, *other = NULL;
+    rowlock_error err;
+    char sql[256];
+
+    (void)state;
+    fault_sql("CREATE SCHEMA elsewhere");
+    fault_sql("CREATE TABLE elsewhere.{locks} (LIKE public.{locks} INCLUDING ALL)");
+    fault_sql("CREATE TABLE elsewhere.{schema} AS SELECT * FROM public.{schema}");
+    snprintf(sql, sizeof sql,
+             "SET search_path = elsewhere; "
+             "CREATE TEMPORARY TABLE %slocks (LIKE public.%slocks INCLUDING ALL)",
+             fault.prefix, fault.prefix);
+    on_the_whole_pool(sql);
+    client = fault_open(bouncer, NULL);
+    lock = fault_acquire(client, name, 60000);
+    assert_status(ROWLOCK_BUSY, rowlock_acquire(&other, direct, name, NULL, &err), &err);
+    assert_int_equal(0, fault_sql_number("SELECT count(*) FROM elsewhere.{locks}"));
+    fault_release(&lock);
+    rowlock_close(&client);
+    rowlock_close(&direct);
+    snprintf(sql, sizeof sql, "DROP TABLE pg_temp.%slocks; RESET search_path", fault.prefix);
+    on_the_whole_pool(sql);
+    fault_sql("DROP SCHEMA elsewhere CASCADE");
+}
+
 /* The next user of the server connections finds them as they were: asked often enough, through the
  * pooler, to see each of them. */
 static void nothing_is_left_behind(void **state)
@@ -207,6 +258,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(batches),
         cmocka_unit_test(migrate_down_and_up),
         cmocka_unit_test(queue_is_kept),
+        cmocka_unit_test(the_tables_are_the_same_on_every_connection),
         cmocka_unit_test(nothing_is_left_behind),
         cmocka_unit_test_teardown(left_read_only, clean_sessions),
         cmocka_unit_test_teardown(left_writable, clean_sessions),

@@ -40,8 +40,9 @@ static int remove_option_file(void **state)
     return 0;
 }
 
-/* Opens a client at a rogue of this plan, in vain. The rogue, to be asked what it has heard. */
-static rogue *visit(const rogue_plan *plan, const char *mode)
+/* Opens a client at a rogue of this plan, in vain and with a message that holds one of the words
+ * (NULL: any). The rogue, to be asked what it has heard. */
+static rogue *visit(const rogue_plan *plan, const char *mode, const char *words)
 {
     rogue *r = rogue_start(plan);
     char address[256];
@@ -49,7 +50,7 @@ static rogue *visit(const rogue_plan *plan, const char *mode)
     assert_non_null(r);
     snprintf(address, sizeof(address), "mysql://user:" SECRET "@127.0.0.1:%u/db%s", rogue_port(r),
              mode);
-    assert_refused(ROWLOCK_ECONNECT, address, ROWLOCK_SCHEMA_REQUIRE, NULL, NULL);
+    assert_refused(ROWLOCK_ECONNECT, address, ROWLOCK_SCHEMA_REQUIRE, NULL, words);
     return r;
 }
 
@@ -58,7 +59,8 @@ static void no_password_in_clear(void **state)
     (void)state;
     for (size_t m = 0; m < COUNT(plain_modes); m++) {
         for (size_t p = 0; p < COUNT(clear_plugins); p++) {
-            rogue *r = visit(&(rogue_plan){.plugin = clear_plugins[p]}, plain_modes[m]);
+            rogue *r = visit(&(rogue_plan){.plugin = clear_plugins[p]}, plain_modes[m],
+                             "ssl-mode=required|plugin");
             int heard = rogue_heard_text(r, SECRET);
 
             rogue_stop(r);
@@ -73,12 +75,25 @@ static void nothing_without_tls(void **state)
 {
     (void)state;
     for (size_t m = 0; m < COUNT(tls_modes); m++) {
-        rogue *r = visit(&(rogue_plan){.plugin = "mysql_clear_password"}, tls_modes[m]);
+        rogue *r = visit(&(rogue_plan){.plugin = "mysql_clear_password"}, tls_modes[m], "TLS|SSL");
         size_t heard = rogue_heard(r);
 
         rogue_stop(r);
         if (heard != 0)
             fail_msg("'%s': %zu bytes before TLS", tls_modes[m], heard);
+    }
+}
+
+/* One that is asked for TLS and then says nothing: the call ends in time. */
+static void silent_instead_of_tls(void **state)
+{
+    (void)state;
+    for (size_t m = 0; m < COUNT(tls_modes); m++) {
+        int64_t start = process_now_ms();
+        rogue *r = visit(&(rogue_plan){.says_tls = 1, .is_silent = 1}, tls_modes[m], "in time");
+
+        rogue_stop(r);
+        assert_in_range(process_now_ms() - start, 0, 2000 + FAULT_SLACK_MS);
     }
 }
 
@@ -90,10 +105,12 @@ static void nothing_whatever_the_files_say(void **state)
     no_password_in_clear(state);
 }
 
-/* An address that says nothing of TLS leaves it to them. */
+/* An address that says nothing of TLS leaves it to them. MariaDB's library and Oracle's have keys
+ * of their own, and pass over each other's. */
 static void nothing_if_the_files_ask_for_tls(void **state)
 {
-    static const char *const asks[] = {"ssl-enforce=1\n", "ssl-verify-server-cert=1\n",
+    static const char *const asks[] = {"ssl-enforce=1\nssl-mode=REQUIRED\n",
+                                       "ssl-verify-server-cert=1\nssl-mode=VERIFY_CA\n",
                                        "ssl-ca=/nonexistent\n"};
 
     (void)state;
@@ -102,7 +119,7 @@ static void nothing_if_the_files_ask_for_tls(void **state)
         size_t heard;
 
         write_options(asks[i]);
-        r = visit(&(rogue_plan){.plugin = "mysql_clear_password"}, "");
+        r = visit(&(rogue_plan){.plugin = "mysql_clear_password"}, "", "TLS|SSL");
         heard = rogue_heard(r);
         rogue_stop(r);
         if (heard != 0)
@@ -133,8 +150,8 @@ static void nothing_before_tls(void **state)
 {
     (void)state;
     for (size_t m = 0; m < COUNT(tls_modes); m++) {
-        rogue *r =
-            visit(&(rogue_plan){.plugin = "mysql_clear_password", .says_tls = 1}, tls_modes[m]);
+        rogue *r = visit(&(rogue_plan){.plugin = "mysql_clear_password", .says_tls = 1},
+                         tls_modes[m], "TLS|SSL");
         int heard = rogue_heard_text(r, SECRET) || rogue_heard_text(r, "user");
 
         rogue_stop(r);
@@ -161,7 +178,7 @@ static void no_file(void **state)
 
         if (with_options)
             write_options("local-infile=1\n");
-        r = visit(&(rogue_plan){.file = path}, "");
+        r = visit(&(rogue_plan){.file = path}, "", NULL);
         heard = rogue_heard_text(r, FILE_TEXT);
         rogue_stop(r);
         if (heard)
@@ -176,6 +193,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(no_password_in_clear, remove_option_file),
         cmocka_unit_test_teardown(nothing_without_tls, remove_option_file),
         cmocka_unit_test_teardown(nothing_before_tls, remove_option_file),
+        cmocka_unit_test_teardown(silent_instead_of_tls, remove_option_file),
         cmocka_unit_test_teardown(nothing_whatever_the_files_say, remove_option_file),
         cmocka_unit_test_teardown(nothing_if_the_files_ask_for_tls, remove_option_file),
         cmocka_unit_test_teardown(no_other_host, remove_option_file),

@@ -3,6 +3,7 @@
  * PostgreSQL with TLS and without: each sslmode on servers that offer it, demand it or refuse it,
  * with right and wrong certificates and names. What comes of it, whether the connection is
  * encrypted, and what is said if there is none; never the password. */
+#include "fake_postgresql.h"
 #include "refused.h"
 #include "rowlock/postgresql.h"
 
@@ -71,11 +72,10 @@ static void make_address(char *out, size_t size, const struct expectation *e)
     char root[320];
 
     snprintf(root, sizeof(root), "%s/%s.pem", certificates, e->root[0] == '\0' ? "none" : e->root);
-    snprintf(
-        out, size,
-        "host=%s hostaddr=127.0.0.1 port=%s user=%s password=%s dbname=rowlock_test sslmode=%s "
-        "sslrootcert=%s",
-        e->host, port, e->user, password, e->mode, root);
+    snprintf(out, size,
+             "host=%s %s port=%s user=%s password=%s dbname=rowlock_test sslmode=%s sslrootcert=%s",
+             e->host, strcmp(e->host, "localhost") == 0 ? "" : "hostaddr=127.0.0.1", port, e->user,
+             password, e->mode, root);
 }
 
 /* Is the client's connection encrypted? */
@@ -206,6 +206,51 @@ static void not_offered(void **state)
     EXPECT_ALL(table);
 }
 
+/* ---- a server without TLS that asks for the password in clear ----------------------------------
+ */
+
+/* What a mode with TLS sends to it is the request for TLS, of so many bytes, and nothing else. */
+enum { TLS_REQUEST = 8 };
+
+static void no_password_without_tls(void **state)
+{
+    static const char *const modes[] = {"require", "verify-ca", "verify-full"};
+    static const char *const parameters[] = {"server_version", "15.0", NULL};
+    const fake_plan plan = {.parameters = parameters, .asks_password = 1};
+    char address[256];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        fake_postgresql *fake = fake_postgresql_start(&plan);
+
+        assert_non_null(fake);
+        snprintf(address, sizeof(address),
+                 "host=127.0.0.1 port=%d user=u dbname=db sslmode=%s sslrootcert=%s password=%s",
+                 (int)fake_postgresql_port(fake), modes[i], "/dev/null", WRONG_PASSWORD);
+        assert_refused(ROWLOCK_ECONNECT, address, 0, NULL, "SSL");
+        assert_in_range(fake_postgresql_heard(fake), 0, TLS_REQUEST);
+        assert_int_equal(0, fake_postgresql_heard_text(fake, WRONG_PASSWORD));
+        fake_postgresql_stop(fake);
+    }
+}
+
+/* libpq's own choice, said in postgresql.h: it is here so that a change of it is noticed. */
+static void prefer_is_no_protection(void **state)
+{
+    static const char *const parameters[] = {"server_version", "15.0", NULL};
+    const fake_plan plan = {.parameters = parameters, .asks_password = 1};
+    fake_postgresql *fake = fake_postgresql_start(&plan);
+    char address[256];
+
+    (void)state;
+    assert_non_null(fake);
+    snprintf(address, sizeof(address), "postgresql://u:" WRONG_PASSWORD "@127.0.0.1:%d/db",
+             (int)fake_postgresql_port(fake));
+    assert_refused(ROWLOCK_ECONNECT, address, 0, NULL, NULL);
+    assert_int_equal(1, fake_postgresql_heard_text(fake, WRONG_PASSWORD));
+    fake_postgresql_stop(fake);
+}
+
 /* ---- a certificate that has expired ---------------------------------------------------------- */
 
 static int sql(const char *text, const char *expected)
@@ -266,6 +311,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(refused, on_tls_server),
         cmocka_unit_test_setup_teardown(expired, on_tls_server, use_valid_certificate),
         cmocka_unit_test_setup(not_offered, on_plain_server),
+        cmocka_unit_test(no_password_without_tls),
+        cmocka_unit_test(prefer_is_no_protection),
     };
     return FAULT_MAIN(argc, argv, 0, cases);
 }

@@ -18,20 +18,21 @@ enum { START_MS = 120000, END_MS = 20000, CHILDREN = 256 };
 /* ---- the script ------------------------------------------------------------------------------ */
 
 struct script {
-    const char *command, *folder, *option;
+    const char *command, *folder, *option, *more;
 };
 
 static int run_script(void *payload)
 {
     const struct script *script = payload;
 
-    execl(SERVERS, SERVERS, script->command, script->folder, script->option, (char *)NULL);
+    execl(SERVERS, SERVERS, script->command, script->folder, script->option, script->more,
+          (char *)NULL);
     return 127;
 }
 
-static int script(const char *command, const char *folder, const char *option)
+static int script(const char *command, const char *folder, const char *option, const char *more)
 {
-    struct script it = {command, folder, option};
+    struct script it = {command, folder, option, more};
     pid_t pid = process_start(run_script, &it);
 
     return pid > 0 && process_wait(pid, START_MS) == 0 ? 0 : -1;
@@ -189,7 +190,7 @@ int watch_server_nudge(struct watch_server *server)
     return watch_server_again(server);
 }
 
-static int start(struct watch_server *out, const char *kind, const char *option)
+static int start(struct watch_server *out, const char *kind, const char *option, const char *more)
 {
     int pg = strcmp(kind, "postgresql") == 0;
     char pid[32] = "";
@@ -199,7 +200,7 @@ static int start(struct watch_server *out, const char *kind, const char *option)
     snprintf(out->folder, sizeof(out->folder), "/tmp/rowlock-watch.XXXXXX");
     if (mkdtemp(out->folder) == NULL)
         return -1;
-    if (script("start", out->folder, option) != 0)
+    if (script("start", out->folder, option, more) != 0)
         return -1;
     if (read_variable(out->address, sizeof(out->address), out, pg ? "POSTGRESQL" : "MYSQL") != 0 ||
         read_variable(pid, sizeof(pid), out, pg ? "POSTGRESQL_PID" : "MYSQL_PID") != 0)
@@ -210,12 +211,31 @@ static int start(struct watch_server *out, const char *kind, const char *option)
 
 int watch_server_start(struct watch_server *out, const char *kind)
 {
-    return start(out, kind, strcmp(kind, "postgresql") == 0 ? "--postgresql" : "--mysql");
+    return start(out, kind, strcmp(kind, "postgresql") == 0 ? "--postgresql" : "--mysql", NULL);
+}
+
+int watch_server_start_clock(struct watch_server *out, const char *kind)
+{
+    return start(out, kind, strcmp(kind, "postgresql") == 0 ? "--postgresql" : "--mysql",
+                 "--clock");
+}
+
+int watch_server_set_clock(const struct watch_server *server, int seconds)
+{
+    char path[128], next[128];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/clock", server->folder);
+    snprintf(next, sizeof(next), "%s/clock.next", server->folder);
+    file = fopen(next, "w");
+    if (file == NULL || fprintf(file, "%+d\n", seconds) < 0 || fclose(file) != 0)
+        return -1;
+    return rename(next, path);
 }
 
 int watch_server_start_pair(struct watch_server *out)
 {
-    if (start(out, "postgresql", "--standby") != 0)
+    if (start(out, "postgresql", "--standby", NULL) != 0)
         return -1;
     return read_variable(out->standby, sizeof(out->standby), out, "STANDBY");
 }
@@ -230,6 +250,6 @@ void watch_server_end(struct watch_server *server)
         return;
     snprintf(path, sizeof(path), "%s/%s.pid", server->folder, server->kind);
     unlink(path); /* nothing is left to be stopped, the folder is */
-    script("stop", server->folder, NULL);
+    script("stop", server->folder, NULL, NULL);
     server->folder[0] = '\0';
 }

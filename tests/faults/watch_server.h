@@ -26,6 +26,10 @@ int watch_server_start(struct watch_server *out, const char *kind);
 /* A PostgreSQL server and a hot standby of it. */
 int watch_server_start_pair(struct watch_server *out);
 
+/* One whose wall clock can be set, to so many seconds from the true time. 0 or -1. */
+int watch_server_start_clock(struct watch_server *out, const char *kind);
+int watch_server_set_clock(const struct watch_server *server, int seconds);
+
 /* Kills all of its processes with SIGKILL; returns when they are gone: 0, or -1. */
 int watch_server_kill(struct watch_server *server);
 

@@ -47,7 +47,7 @@ NO_PADDING_AFTER(rowlock_reap_options, limit);
 NO_PADDING_AFTER(rowlock_counters, combined);
 NO_PADDING_AFTER(rowlock_finding, remedy);
 NO_PADDING_AFTER(rowlock_config, reserved);
-NO_PADDING_AFTER(rowlock_list_query, reserved);
+NO_PADDING_AFTER(rowlock_list_query, after_length);
 NO_PADDING_AFTER(rowlock_target, place);
 
 int main(void)

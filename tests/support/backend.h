@@ -38,6 +38,9 @@ enum backend_caps {
 /* The password in `secret` addresses; must appear in no message. */
 #define BACKEND_SECRET "s3cr3t-Pa55"
 
+/* Before the tests' own statements, where it matters whose a statement is. */
+#define BACKEND_TEST_SQL "/* test */ "
+
 struct backend;
 
 /* A state of an application's session in which transaction mode must work. The table of them ends

@@ -6,6 +6,7 @@
 
 #include <libpq-fe.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -52,12 +53,24 @@ static void *sql_open(const char *address)
     return NULL;
 }
 
+static PGresult *exec_marked(PGconn *conn, const char *sql)
+{
+    size_t size = sizeof(BACKEND_TEST_SQL) + strlen(sql);
+    char *text = malloc(size);
+    if (text == NULL)
+        return NULL;
+    snprintf(text, size, "%s%s", BACKEND_TEST_SQL, sql);
+    PGresult *result = PQexec(conn, text);
+    free(text);
+    return result;
+}
+
 /* What the server's default is, only moods want to know. */
 static int sql_run(void *session, const char *sql, char *out, size_t size)
 {
     if (strcmp(sql, "BEGIN") == 0)
         sql = "BEGIN ISOLATION LEVEL READ COMMITTED";
-    PGresult *result = PQexec(session, sql);
+    PGresult *result = exec_marked(session, sql);
     if (out != NULL)
         out[0] = '\0';
     for (int row = 0; row < PQntuples(result); row++) {
@@ -203,7 +216,7 @@ static void *open_failed(const char *address)
 {
     void *conn = open_begun(address);
     if (conn != NULL)
-        PQclear(PQexec(conn, "SELECT 1 / 0"));
+        PQclear(PQexec(conn, BACKEND_TEST_SQL "SELECT 1 / 0"));
     return conn;
 }
 

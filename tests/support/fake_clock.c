@@ -12,6 +12,7 @@
 static _Atomic int64_t now_us = START_US;
 static _Atomic int64_t slept_us;
 static atomic_int sleeps;
+static atomic_int reads;
 static atomic_int frozen;
 static void (*on_sleep)(void);
 
@@ -20,6 +21,7 @@ void fake_clock_reset(void)
     atomic_store(&now_us, START_US);
     atomic_store(&slept_us, 0);
     atomic_store(&sleeps, 0);
+    atomic_store(&reads, 0);
     atomic_store(&frozen, 0);
     on_sleep = NULL;
 }
@@ -49,8 +51,14 @@ void fake_clock_on_sleep(void (*fn)(void))
     on_sleep = fn;
 }
 
+int fake_clock_reads(void)
+{
+    return atomic_load(&reads);
+}
+
 int64_t rlk_clock_us(void)
 {
+    atomic_fetch_add(&reads, 1);
     return atomic_load(&now_us);
 }
 

@@ -9,6 +9,10 @@
 #include <stdint.h>
 
 void fake_clock_reset(void);
+
+/* How often anybody looked: what it cost to find something. */
+int fake_clock_reads(void);
+
 void fake_clock_advance_us(int64_t us);
 
 /* How often somebody slept since the reset, and for how long in all. */

@@ -253,6 +253,17 @@ void fake_take_one(rowlock_op *op)
         refuse(op);
 }
 
+/* The row has a later attempt of the same owner and client. */
+static int is_stale(const rowlock_op *op)
+{
+    enum { HALF = ROWLOCK_ATTEMPT_SIZE / 2 };
+    const fake_row *row = fake_row_of(op->name, op->name_length);
+
+    return row != NULL && strcmp(row->owner, op->owner) == 0 &&
+           memcmp(row->attempt, op->attempt, HALF) == 0 &&
+           memcmp(row->attempt, op->attempt, sizeof op->attempt) > 0;
+}
+
 static int fake_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
                         rowlock_error *err)
 {
@@ -262,10 +273,12 @@ static int fake_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t
     (void)conn;
     (void)timeout_ms;
     for (size_t i = 0; i < n; i++)
-        possible += takeable(&ops[i]) != 0;
+        possible += takeable(&ops[i]) && !is_stale(&ops[i]);
     for (size_t i = 0; fake_takes_effect(fault) && i < n; i++) {
         memset(ops[i].holder, 0, sizeof ops[i].holder);
-        if (!takeable(&ops[i])) {
+        if (is_stale(&ops[i])) {
+            ops[i].status = ROWLOCK_LOST;
+        } else if (!takeable(&ops[i])) {
             refuse(&ops[i]);
         } else if (all && possible < n) {
             ops[i].status = ROWLOCK_BUSY;
@@ -417,12 +430,15 @@ static int fake_reap(void *conn, uint64_t *out, rowlock_mark *mark, int64_t rete
 static int fake_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, void *payload,
                      uint32_t timeout_ms, rowlock_error *err)
 {
+    rowlock_mark mark;
+    const fake_row *f;
     enum fake_fault fault = fake_begin();
 
     (void)conn;
     (void)timeout_ms;
-    for (size_t i = 0; fake_takes_effect(fault) && i < db.count; i++) {
-        const fake_row *f = &db.rows[i];
+    memcpy(mark.name, query->after == NULL ? "" : query->after, query->after_length);
+    mark.length = query->after_length;
+    while (fake_takes_effect(fault) && (f = first_behind(&mark)) != NULL) {
         rowlock_row row = {.size = sizeof row,
                            .name = f->name,
                            .name_length = f->name_length,
@@ -433,7 +449,13 @@ static int fake_list(void *conn, const rowlock_list_query *query, rowlock_row_fn
                            .held_ms = (fake_now() - f->acquire_time) / 1000,
                            .remaining_ms = (f->expire_time - fake_now()) / 1000};
 
-        if ((f->expire_time > fake_now() || query->expired) && fn(&row, payload) != 0)
+        memcpy(mark.name, f->name, f->name_length);
+        mark.length = f->name_length;
+        if ((f->expire_time > fake_now() || query->expired) &&
+            f->name_length >= query->starts_with_length &&
+            (query->starts_with == NULL ||
+             memcmp(f->name, query->starts_with, query->starts_with_length) == 0) &&
+            fn(&row, payload) != 0)
             break;
     }
     return fake_done(fault, err);

@@ -72,6 +72,7 @@ endif()
 # Odd characters: compile what comes out and compare it with what went in.
 make_case([==[
 -- fragment: live = (ROW.a > NOW)
+-- fragment: one = 1 + 0
 -- name: take
 SELECT "a;b", [x], '\', "\n" ;; -- ${WORK} @CC@ $ENV{HOME}
   -- left out
@@ -79,7 +80,7 @@ SELECT "a;b", [x], '\', "\n" ;; -- ${WORK} @CC@ $ENV{HOME}
 
 -- name: give
 SELECT [;
-WHERE {live l now()} OR NOT {live k c.now};
+WHERE {live l now()} OR NOT {live k c.now} OR {one};
 ]==] 0001_a.up 0001_a.down 0002_b.up 0002_b.down)
 embed(plain)
 file(WRITE "${WORK}/main.c" [==[
@@ -92,7 +93,7 @@ int main(void)
              strcmp(migrations[0].up, "SELECT '0001_a.up';\n") == 0 &&
              strcmp(migrations[1].down, "SELECT '0002_b.down';\n") == 0 &&
              strcmp(sql_text[SQL_GIVE],
-                    "SELECT [;\nWHERE (l.a > now()) OR NOT (k.a > c.now);\n") == 0 &&
+                    "SELECT [;\nWHERE (l.a > now()) OR NOT (k.a > c.now) OR 1 + 0;\n") == 0 &&
              strcmp(sql_text[SQL_TAKE],
                     "SELECT \"a;b\", [x], '\\', \"\\n\" ;; -- ${WORK} @CC@ $ENV{HOME}\n"
                     "  FROM t WHERE [a = ']' AND c = '%s' AND \"\xc3\xa9\" # 1;\n") == 0);

@@ -14,6 +14,7 @@ static const struct example examples[] = {
     {"rowlock_held", "p_", NULL, '"', "\"p_held\""},
     {"rowlock_schema", "p_", NULL, '"', "\"p_schema\""},
     {"rowlock_clock", "p_", NULL, '`', "`p_clock`"},
+    {"rowlock_floor", "p_", NULL, '`', "`p_floor`"},
     /* with a schema */
     {"FROM rowlock_locks l", "p_", "App-1", '"', "FROM \"App-1\".\"p_locks\" l"},
     {"rowlock_locks,rowlock_held", "p_", "d", '`', "`d`.`p_locks`,`d`.`p_held`"},

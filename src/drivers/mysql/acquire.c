@@ -19,9 +19,9 @@ void my_read_acquired(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsign
     (void)conn;
     my_clear_answer(op);
     if (remaining <= 0 || my_int(row[4]) == 0) {
-        if (row[8] != NULL) { /* others come first */
+        if (row[7] != NULL) { /* others come first */
             op->is_queue = 1;
-            op->remaining_us = my_int(row[8]);
+            op->remaining_us = my_int(row[7]);
             op->status = ROWLOCK_BUSY;
         }
         return;
@@ -30,7 +30,7 @@ void my_read_acquired(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsign
     if (own && mine) {
         op->fence = (uint64_t)my_int(row[3]);
         op->hold_count = (uint32_t)my_int(row[4]);
-        op->status = op->hold_count == 1 && my_int(row[7]) != 0 ? STATUS_LATE : ROWLOCK_OK;
+        op->status = ROWLOCK_OK;
         return;
     }
     op->holder_fence = (uint64_t)my_int(row[3]);
@@ -48,11 +48,13 @@ int my_has_ticket(const rowlock_op *ops, size_t n)
     return 0;
 }
 
-/* The columns of my_read_acquired(), then free */
+/* The columns of my_read_acquired(), then free, stale */
 static void read_taken(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
 {
     my_read_acquired(conn, op, row, lengths);
-    conn->met_free += op->status == ROWLOCK_OK && op->hold_count == 1 && my_int(row[9]) != 0;
+    conn->met_free += op->status == ROWLOCK_OK && op->hold_count == 1 && my_int(row[8]) != 0;
+    if (my_int(row[9]) != 0 && op->status != ROWLOCK_OK)
+        op->status = ROWLOCK_LOST;
 }
 
 /* The same, then in_line */
@@ -92,6 +94,7 @@ static int try_one(my_conn *conn, rowlock_op *op, int64_t deadline, rowlock_erro
     my_step_add(&step, SQL_ACQUIRE_ONE, NULL);
     if (op->ticket != 0)
         my_step_add(&step, SQL_ACQUIRE_ONE_OFF, NULL);
+    my_step_add(&step, SQL_ACQUIRE_ONE_FLOOR, NULL);
     my_step_add(&step, SQL_ACQUIRE_ONE_ANSWER, NULL);
     my_step_add(&step, SQL_GRANTED, NULL);
     conn->in_line = 1; /* there is no answer for a row that is absent */
@@ -108,6 +111,7 @@ static my_step acquire_step(enum sql_statement first, const rowlock_op *ops, siz
 
     my_step_add(&step, first, NULL);
     my_step_add(&step, SQL_ACQUIRE, NULL);
+    my_step_add(&step, SQL_ACQUIRE_FLOOR, NULL);
     if (my_has_ticket(ops, n))
         my_step_add(&step, SQL_ACQUIRE_OFF, NULL);
     my_step_add(&step, SQL_ACQUIRE_ANSWER, NULL);
@@ -118,17 +122,9 @@ static my_step acquire_step(enum sql_statement first, const rowlock_op *ops, siz
 static int try_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err)
 {
     const my_step step = acquire_step(SQL_START, ops, n);
-    int any_late = 0, status = ROWLOCK_OK;
 
-    do {
-        if (n == 1)
-            status = try_one(conn, ops, deadline, err);
-        else
-            status = my_run_open(conn, &step, ops, n, deadline, err);
-        if (status == ROWLOCK_OK)
-            status = my_undo_late(conn, ops, n, deadline, &any_late, err);
-    } while (status == ROWLOCK_OK && any_late && rlk_clock_us() < deadline);
-    return status;
+    return n == 1 ? try_one(conn, ops, deadline, err)
+                  : my_run_open(conn, &step, ops, n, deadline, err);
 }
 
 /* The next ones are mostly like the last, and if those were free or held one statement will do.
@@ -187,27 +183,14 @@ static int acquire_each(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadli
     return status != ROWLOCK_OK && any ? my_fail_partly(conn, err) : status;
 }
 
-/* One try at all of them. Leaves all OK, or those of others BUSY and the rest open. *raced:
- * somebody created one of the rows meanwhile, and the next try will see it. */
-static int try_all(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, int *raced,
-                   rowlock_error *err)
+/* One try at all of them. Leaves all OK, or those of others BUSY and the rest open. */
+static int try_all(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, rowlock_error *err)
 {
-    enum { OUT_OF_RANGE = 1690 };
     const my_step step = acquire_step(SQL_GATE, ops, n);
-    rowlock_error own = {0};
     int status;
 
     my_set_status(ops, n, 0, STATUS_OPEN);
-    status = my_run_whole(conn, &step, ops, n, 1, deadline, &own);
-    *raced = status == ROWLOCK_EDRIVER && own.native_code == OUT_OF_RANGE;
-    if (*raced)
-        return ROWLOCK_OK;
-    if (status != ROWLOCK_OK) {
-        if (err != NULL)
-            *err = own;
-        return status;
-    }
-    status = my_undo_late(conn, ops, n, deadline, raced, err);
+    status = my_run_whole(conn, &step, ops, n, 1, deadline, err);
     if (status != ROWLOCK_OK)
         return status;
     if (my_count_status(ops, n, ROWLOCK_OK) < n) {
@@ -227,13 +210,12 @@ static int acquire_all(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadlin
     my_patience patience = my_patience_start(deadline);
 
     for (;;) {
-        int raced = 0, status = try_all(conn, ops, n, deadline, &raced, err);
+        int status = try_all(conn, ops, n, deadline, err);
 
         if (status != ROWLOCK_OK || my_count_status(ops, n, ROWLOCK_OK) == n)
             return status;
-        if (my_count_status(ops, n, ROWLOCK_BUSY) > 0)
-            break;
-        if (raced ? rlk_clock_us() >= deadline : !my_patience_pause(&patience))
+        if (my_count_status(ops, n, ROWLOCK_BUSY) + my_count_status(ops, n, ROWLOCK_LOST) > 0 ||
+            !my_patience_pause(&patience))
             break;
     }
     for (size_t i = 0; i < n; i++) {

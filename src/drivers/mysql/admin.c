@@ -172,8 +172,13 @@ static int show(my_conn *conn, const rowlock_list_query *query, const my_viewer 
 
     my_client_enter();
     rlk_ok(err);
-    my_bytes(&cursor.first, query->starts_with, query->starts_with_length);
-    my_bytes(&cursor.last, "", 0);
+    if (viewer->lock != NULL && query->size >= sizeof *query && query->after != NULL) {
+        my_bytes(&cursor.first, query->after, query->after_length);
+        my_bytes(&cursor.last, query->after, query->after_length);
+    } else {
+        my_bytes(&cursor.first, query->starts_with, query->starts_with_length);
+        my_bytes(&cursor.last, "", 0);
+    }
     set_end(&cursor, query);
     my_number(&cursor.ticket, 0);
     my_number(&cursor.page, LIST_PAGE);

@@ -14,8 +14,7 @@
 #include "my.h"
 
 enum {
-    STATUS_OPEN = INT32_MIN, /* not answered yet: free, but locked by somebody at this moment */
-    STATUS_LATE              /* acquired, but its fence may be too old: see sql/mysql.sql */
+    STATUS_OPEN = INT32_MIN /* not answered yet: free, but locked by somebody at this moment */
 };
 
 /* Puts a row of the answer into its op. */
@@ -145,11 +144,7 @@ int my_release_now(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, r
 
 int my_has_ticket(const rowlock_op *ops, size_t n); /* one of them */
 
-/* i, own, mine, fence, hold_count, remaining, owner, late, queue */
+/* i, own, mine, fence, hold_count, remaining, owner, queue */
 void my_read_acquired(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths);
-
-/* Frees what is late, all at once; it is open again. *any: there was something. */
-int my_undo_late(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, int *any,
-                 rowlock_error *err);
 
 #endif

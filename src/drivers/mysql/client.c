@@ -68,18 +68,32 @@ static int await(MYSQL *mysql, int wanted, int64_t deadline)
     return got != 0 ? got : wanted;
 }
 
+/* The library does not let go of the calling thread during the handshake of TLS, in which this is
+ * all that bounds its waits. */
+static void set_connect_timeout(MYSQL *mysql, int64_t deadline)
+{
+    int64_t left_us = deadline - rlk_clock_us();
+    unsigned seconds = left_us > 0 ? (unsigned)(left_us / 1000000) + 1 : 1;
+
+    mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &seconds);
+}
+
 int my_client_connect(MYSQL *mysql, const my_address *a, int64_t deadline)
 {
     MYSQL *done = NULL;
-    int wait = mysql_real_connect_start(&done, mysql, host_of(a), a->user, a->password, a->database,
-                                        a->port, a->socket, CLIENT_MULTI_STATEMENTS);
+    int wait;
 
+    set_connect_timeout(mysql, deadline);
+    wait = mysql_real_connect_start(&done, mysql, host_of(a), a->user, a->password, a->database,
+                                    a->port, a->socket, CLIENT_MULTI_STATEMENTS);
     while (wait != 0) {
         wait = await(mysql, wait, deadline);
         if (wait == 0)
             return 0;
         wait = mysql_real_connect_cont(&done, mysql, wait);
     }
+    if (done == NULL && rlk_clock_us() >= deadline)
+        return 0;
     return done != NULL ? 1 : -1;
 }
 

@@ -307,6 +307,8 @@ static const right rights[] = {
     {SQL_DIAGNOSE_INSERT_WAITERS, "INSERT", "waiters"},
     {SQL_DIAGNOSE_UPDATE_WAITERS, "UPDATE", "waiters"},
     {SQL_DIAGNOSE_DELETE_WAITERS, "DELETE", "waiters"},
+    {SQL_DIAGNOSE_SELECT_FLOOR, "SELECT", "floor"},
+    {SQL_DIAGNOSE_UPDATE_FLOOR, "UPDATE", "floor"},
 };
 
 static void find_refusal(rlk_findings *f, const my_conn *conn, const right *r,

@@ -20,8 +20,10 @@ static void add_acquire_marked(my_conn *conn, const rowlock_op *op)
     const my_value name = my_name_of(op), owner = my_owner_of(op), attempt = my_attempt_of(op),
                    note = my_note_of(op), ttl = my_value_of(op->ttl_us),
                    upto = my_value_of(my_upto(op));
-    const my_value insert[] = {ttl, name, name, upto, owner, attempt, note};
-    const my_value update[] = {owner, attempt, note, ttl, name, name, upto};
+    const my_value insert[] = {ttl,  name, owner, attempt, attempt,
+                               name, upto, owner, attempt, note};
+    const my_value update[] = {owner, attempt, note,    ttl,  name,
+                               owner, attempt, attempt, name, upto};
 
     if (!my_is_maria(conn)) {
         my_add_values(conn, SQL_ACQUIRE_MARKED, insert, sizeof insert / sizeof *insert);
@@ -35,8 +37,8 @@ static void add_acquire(my_conn *conn, const rowlock_op *op)
 {
     const my_value name = my_name_of(op), owner = my_owner_of(op), attempt = my_attempt_of(op),
                    note = my_note_of(op), ttl = my_value_of(op->ttl_us);
-    const my_value insert[] = {ttl, name, owner, attempt, note};
-    const my_value update[] = {owner, attempt, note, ttl, name};
+    const my_value insert[] = {ttl, name, owner, attempt, attempt, owner, attempt, note};
+    const my_value update[] = {owner, attempt, note, ttl, name, owner, attempt, attempt};
 
     if (!my_is_maria(conn)) {
         my_add_values(conn, SQL_ACQUIRE_FREE, insert, sizeof insert / sizeof *insert);

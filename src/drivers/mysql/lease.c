@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-#include <stdlib.h>
 #include <string.h>
 
 #include "batch.h"
@@ -18,38 +17,6 @@ static void read_released(my_conn *conn, rowlock_op *op, MYSQL_ROW row,
     op->status = my_int(row[2]) != 0 ? ROWLOCK_OK : ROWLOCK_BUSY;
     if (op->status == ROWLOCK_BUSY && lengths[3] == sizeof op->seen)
         memcpy(op->seen, row[3], sizeof op->seen);
-}
-
-int my_undo_late(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadline, int *any,
-                 rowlock_error *err)
-{
-    const my_step release = {{{SQL_START, NULL}, {SQL_RELEASE, NULL}}, 2, read_released};
-    rowlock_op *undo;
-    int status = ROWLOCK_EUNKNOWN;
-
-    *any = my_count_status(ops, n, STATUS_LATE) > 0;
-    if (!*any)
-        return ROWLOCK_OK;
-    undo = malloc(n * sizeof *undo);
-    for (size_t i = 0; i < n && undo != NULL; i++) {
-        undo[i] = ops[i];
-        if (ops[i].status != STATUS_LATE)
-            continue;
-        undo[i].status = STATUS_OPEN;
-        memcpy(undo[i].seen, ops[i].attempt, sizeof undo[i].seen);
-        for (size_t k = 0; k < sizeof undo[i].attempt; k++) /* one that nobody else has */
-            undo[i].attempt[k] = (uint8_t)~ops[i].attempt[k];
-        my_clear_answer(&ops[i]);
-        ops[i].status = STATUS_OPEN;
-    }
-    if (undo != NULL)
-        status = my_run_open(conn, &release, undo, n, deadline, err);
-    free(undo);
-    if (status == ROWLOCK_OK)
-        return ROWLOCK_OK;
-    conn->dead = 1;
-    return rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
-                           "acquired too late, and could not be undone");
 }
 
 /* i, renewed, hold_count, remaining */

@@ -3,6 +3,7 @@
  * The MySQL and MariaDB driver's inside.
  *
  *   driver.c    the table, opening and closing
+ *   products.c  servers that are refused, because they are neither MySQL nor MariaDB
  *   address.c   mysql://user:password@host:port/database?...
  *   client.c    the two client libraries, made one; every wait ends by a deadline
  *   options.c   option files and address as the libraries' options: TLS, passwords
@@ -42,7 +43,7 @@ typedef struct my_address {
 } my_address;
 
 enum my_ssl_mode {
-    MY_SSL_DEFAULT, /* the client library's, or my.cnf's */
+    MY_SSL_DEFAULT, /* what option files say, or the client library does */
     MY_SSL_DISABLED,
     MY_SSL_PREFERRED,
     MY_SSL_REQUIRED,
@@ -120,7 +121,8 @@ void my_address_free(my_address *address);
 
 /* One of these ends before its deadline (rlk_clock_us()) or answers 0: then the connection can only
  * be closed. Answer 1: done; what came of it is in mysql_errno() and the out parameter; if there is
- * no connection, though, it is -1. */
+ * no connection, though, it is -1. Connecting may take the rest of a second more while the other
+ * side is silent in the handshake of TLS. */
 int my_client_connect(MYSQL *mysql, const my_address *address, int64_t deadline);
 int my_client_query(MYSQL *mysql, const char *sql, size_t length, rlk_spin *spin, int64_t deadline);
 int my_client_store(MYSQL *mysql, MYSQL_RES **out, int64_t deadline);
@@ -201,9 +203,14 @@ int my_is_denied(int code); /* a privilege is missing */
 /* Was it refused because the server is read-only? See sql/mysql.sql. */
 int my_is_read_only(MYSQL *mysql);
 #define MY_READ_ONLY "the server is read-only: connect to the primary"
+#define MY_REPLICA \
+    "the server replicates from another one: connect to the primary, or stop the replication"
 
 /* Frees what a connection has but its MYSQL *. */
 void my_conn_free(my_conn *conn);
+
+/* ECONNECT if it is a product that only speaks the protocol. The comment may be NULL. */
+int my_check_product(const char *version, const char *comment, rowlock_error *err);
 
 /* An error while connecting. */
 int my_connect_error(MYSQL *mysql, rowlock_error *err);

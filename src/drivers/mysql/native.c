@@ -36,62 +36,6 @@ static int check(MYSQL *mysql, rowlock_error *err)
     return ROWLOCK_OK;
 }
 
-/* "identity in hexadecimal\ndatabase", as `locate` has written it. */
-static void set_place(my_conn *conn, const char *place)
-{
-    size_t length = strcspn(place, "\n");
-    rlk_text identity = {0};
-    const char *literal;
-
-    rlk_text_str(&identity, "x'");
-    rlk_text_add(&identity, place, length);
-    rlk_text_str(&identity, "'");
-    literal = identity.failed ? "NULL" : identity.data;
-    my_fill(&conn->here, sql_text[SQL_HERE], &literal, 1);
-    conn->here.failed |= identity.failed;
-    rlk_text_free(&identity);
-    conn->schema = strdup(place + length + (place[length] != '\0'));
-}
-
-int my_native_borrow(my_conn *out, const rowlock_target *target, rowlock_error *err)
-{
-    int status = check(target->native, err);
-
-    *out = (my_conn){.mysql = target->native, .borrowed = 1};
-    if (status != ROWLOCK_OK)
-        return status;
-    out->prefix = strdup(target->prefix);
-    set_place(out, target->place);
-    if (out->prefix == NULL || out->schema == NULL || out->here.failed)
-        return rlk_fail_memory(err);
-    return ROWLOCK_OK;
-}
-
-const char *my_here(const my_conn *conn)
-{
-    return conn->borrowed ? conn->here.data : "1";
-}
-
-int my_check_here(const char *column, rowlock_error *err)
-{
-    if (my_int(column) != 0)
-        return ROWLOCK_OK;
-    return rlk_fail_native(err, ROWLOCK_EINVAL, ROWLOCK_NATIVE_ELSEWHERE, NULL, 0,
-                           "the connection is on another server or database than the client");
-}
-
-/* Errors do not tell whether the transaction goes on; answers do. After a deadlock that the
- * application has not noticed the client still believes in it, and every statement is committed at
- * once. */
-int my_native_open(const my_conn *conn, rowlock_error *err)
-{
-    if (my_has_transaction(conn->mysql))
-        return ROWLOCK_OK;
-    return rlk_fail(err, ROWLOCK_EDRIVER,
-                    "the connection's transaction had been ended by the server, after a deadlock "
-                    "perhaps: begin it again");
-}
-
 /* ---- statements ---- */
 
 static int native_error(MYSQL *mysql, rowlock_error *err)
@@ -131,43 +75,139 @@ static int native_error(MYSQL *mysql, rowlock_error *err)
                            mysql_error(mysql), after);
 }
 
-/* All answers begin with a number. With character_set_results = utf16 and the like none is read. */
-static int check_readable(MYSQL_RES *result, rowlock_error *err)
-{
-    MYSQL_ROW row = mysql_fetch_row(result);
-    int readable = row == NULL || (row[0] != NULL && row[0][0] >= '0' && row[0][0] <= '9');
-
-    mysql_data_seek(result, 0);
-    if (readable)
-        return ROWLOCK_OK;
-    return rlk_fail(
-        err, ROWLOCK_EDRIVER,
-        "the session's character_set_results is none that holds ASCII: SET NAMES first");
-}
-
-int my_native_run(my_conn *conn, MYSQL_RES **out, rowlock_error *err)
+/* *out: NULL if there are no rows to show. */
+static int run(my_conn *conn, MYSQL_RES **out, rowlock_error *err)
 {
     MYSQL *mysql = conn->mysql;
-    MYSQL_RES *result = NULL;
-    int status;
 
-    if (out != NULL)
-        *out = NULL;
+    *out = NULL;
     if (conn->packet.failed || conn->batch.failed)
         return rlk_fail_memory(err);
     if (mysql_real_query(mysql, conn->packet.data, (unsigned long)conn->packet.length) != 0)
         return native_error(mysql, err);
     if (mysql_field_count(mysql) == 0)
         return ROWLOCK_OK;
-    result = mysql_store_result(mysql);
-    if (result == NULL)
-        return native_error(mysql, err);
-    status = check_readable(result, err);
+    *out = mysql_store_result(mysql);
+    return *out != NULL ? ROWLOCK_OK : native_error(mysql, err);
+}
+
+/* With character_set_results = utf16 and the like. */
+static int unreadable(rowlock_error *err)
+{
+    return rlk_fail(
+        err, ROWLOCK_EDRIVER,
+        "the session's character_set_results is none that holds ASCII: SET NAMES first");
+}
+
+/* All answers begin with a number. */
+static int check_readable(MYSQL_RES *result, rowlock_error *err)
+{
+    MYSQL_ROW row = mysql_fetch_row(result);
+    int readable = row == NULL || (row[0] != NULL && row[0][0] >= '0' && row[0][0] <= '9');
+
+    mysql_data_seek(result, 0);
+    return readable ? ROWLOCK_OK : unreadable(err);
+}
+
+int my_native_run(my_conn *conn, MYSQL_RES **out, rowlock_error *err)
+{
+    MYSQL_RES *result = NULL;
+    int status;
+
+    if (out != NULL)
+        *out = NULL;
+    status = run(conn, &result, err);
+    if (status == ROWLOCK_OK && result != NULL)
+        status = check_readable(result, err);
     if (status == ROWLOCK_OK && out != NULL)
         *out = result;
     else
         mysql_free_result(result);
     return status;
+}
+
+/* ---- the connection ---- */
+
+/* "identity in hexadecimal\ndatabase", as `locate` has written it. */
+static void set_place(my_conn *conn, const char *place)
+{
+    size_t length = strcspn(place, "\n");
+    rlk_text identity = {0};
+    const char *literal;
+
+    rlk_text_str(&identity, "x'");
+    rlk_text_add(&identity, place, length);
+    rlk_text_str(&identity, "'");
+    literal = identity.failed ? "NULL" : identity.data;
+    my_fill(&conn->here, sql_text[SQL_HERE], &literal, 1);
+    conn->here.failed |= identity.failed;
+    rlk_text_free(&identity);
+    conn->schema = strdup(place + length + (place[length] != '\0'));
+}
+
+/* Is it the table that others lock? A copy would be this session's alone, and any application may
+ * have made one since the last call. */
+static int check_table(my_conn *conn, rowlock_error *err)
+{
+    MYSQL_RES *result = NULL;
+    MYSQL_ROW row;
+    int status;
+
+    my_start(conn);
+    my_add(conn, SQL_NATIVE_TABLE, NULL, 0);
+    status = run(conn, &result, err);
+    if (status != ROWLOCK_OK)
+        return status;
+    row = mysql_fetch_row(result);
+    if (row == NULL || row[1] == NULL || strncmp(row[1], "CREATE ", 7) != 0)
+        status = unreadable(err);
+    else if (strncmp(row[1], "CREATE TEMPORARY ", 17) == 0)
+        status = rlk_fail(err, ROWLOCK_EINVAL,
+                          "the session has a TEMPORARY table of the name of the lock table, which "
+                          "locks nothing for others: drop it, or use another connection");
+    else if (strncmp(row[1], "CREATE TABLE ", 13) != 0)
+        status = rlk_fail(err, ROWLOCK_ESCHEMA, "the lock table is a view, or something else");
+    mysql_free_result(result);
+    return status;
+}
+
+int my_native_borrow(my_conn *out, const rowlock_target *target, rowlock_error *err)
+{
+    int status = check(target->native, err);
+
+    *out = (my_conn){.mysql = target->native, .borrowed = 1};
+    if (status != ROWLOCK_OK)
+        return status;
+    out->prefix = strdup(target->prefix);
+    set_place(out, target->place);
+    if (out->prefix == NULL || out->schema == NULL || out->here.failed)
+        return rlk_fail_memory(err);
+    return check_table(out, err);
+}
+
+const char *my_here(const my_conn *conn)
+{
+    return conn->borrowed ? conn->here.data : "1";
+}
+
+int my_check_here(const char *column, rowlock_error *err)
+{
+    if (my_int(column) != 0)
+        return ROWLOCK_OK;
+    return rlk_fail_native(err, ROWLOCK_EINVAL, ROWLOCK_NATIVE_ELSEWHERE, NULL, 0,
+                           "the connection is on another server or database than the client");
+}
+
+/* Errors do not tell whether the transaction goes on; answers do. After a deadlock that the
+ * application has not noticed the client still believes in it, and every statement is committed at
+ * once. */
+int my_native_open(const my_conn *conn, rowlock_error *err)
+{
+    if (my_has_transaction(conn->mysql))
+        return ROWLOCK_OK;
+    return rlk_fail(err, ROWLOCK_EDRIVER,
+                    "the connection's transaction had been ended by the server, after a deadlock "
+                    "perhaps: begin it again");
 }
 
 /* ---- the guard ---- */

@@ -16,12 +16,30 @@ static void read_option_files(MYSQL *mysql)
     mysql_real_connect(mysql, "255.255.255.255", "", "", NULL, 1, NULL, CLIENT_REMEMBER_OPTIONS);
 }
 
-/* A server on this machine may be a Unix socket, which nobody can listen to. */
-static int is_remote(const my_address *address)
+/* Without a port "localhost" means the Unix socket to these libraries, which nobody can listen to;
+ * and without a host it is what option files say. */
+static int is_tcp(const my_address *address)
 {
     return address->socket == NULL &&
            (address->port != 0 ||
             (address->host != NULL && strcmp(address->host, "localhost") != 0));
+}
+
+/* Options that bring TLS along. */
+static const enum mysql_option tls_texts[] = {
+    MYSQL_OPT_SSL_CA,  MYSQL_OPT_SSL_CAPATH,  MYSQL_OPT_SSL_CERT,  MYSQL_OPT_SSL_KEY,
+    MYSQL_OPT_SSL_CRL, MYSQL_OPT_SSL_CRLPATH, MYSQL_OPT_SSL_CIPHER};
+
+/* Does a file, or the address, name certificates? Then TLS is asked for. */
+static int has_certificates(MYSQL *mysql)
+{
+    const char *value = NULL;
+
+    for (size_t i = 0; i < sizeof tls_texts / sizeof *tls_texts; i++) {
+        if (mysql_get_option(mysql, tls_texts[i], &value) == 0 && value != NULL)
+            return 1;
+    }
+    return 0;
 }
 
 #ifdef LIBMARIADB
@@ -43,13 +61,12 @@ static void set_flag(MYSQL *mysql, enum mysql_option option, int value)
  * before it sends anything. */
 static void forbid_plain_text(MYSQL *mysql)
 {
-    mysql_options(mysql, MARIADB_OPT_TLS_PEER_FP, "");
-}
+    const char *fingerprint = NULL;
 
-/* Options that bring TLS along. */
-static const enum mysql_option tls_texts[] = {
-    MYSQL_OPT_SSL_CA,  MYSQL_OPT_SSL_CAPATH,  MYSQL_OPT_SSL_CERT,  MYSQL_OPT_SSL_KEY,
-    MYSQL_OPT_SSL_CRL, MYSQL_OPT_SSL_CRLPATH, MYSQL_OPT_SSL_CIPHER};
+    mysql_get_option(mysql, MARIADB_OPT_TLS_PEER_FP, &fingerprint);
+    if (fingerprint == NULL)
+        mysql_options(mysql, MARIADB_OPT_TLS_PEER_FP, "");
+}
 
 static void forget_certificates(MYSQL *mysql)
 {
@@ -57,9 +74,14 @@ static void forget_certificates(MYSQL *mysql)
         mysql_options(mysql, tls_texts[i], NULL);
 }
 
-/* It knows no check of the authority alone: the stricter one stands for both. */
+/* It knows no check of the authority alone: the stricter one stands for both. And it checks by an
+ * authority that it was given, asked or not: one of a file's is for those who ask. */
 static void set_tls(MYSQL *mysql, const my_address *address)
 {
+    if (address->ssl_mode < MY_SSL_VERIFY_CA) {
+        mysql_options(mysql, MYSQL_OPT_SSL_CA, address->ssl_ca);
+        mysql_options(mysql, MYSQL_OPT_SSL_CAPATH, NULL);
+    }
     mysql_options(mysql, MARIADB_OPT_TLS_PEER_FP, NULL);
     mysql_options(mysql, MARIADB_OPT_TLS_PEER_FP_LIST, NULL);
     if (address->ssl_mode == MY_SSL_DISABLED)
@@ -70,18 +92,12 @@ static void set_tls(MYSQL *mysql, const my_address *address)
     set_flag(mysql, MYSQL_OPT_SSL_ENFORCE, address->ssl_mode != MY_SSL_DISABLED); /* the last */
 }
 
-/* Is TLS asked for, by a file or by a certificate in the address? */
 static int is_asked_for(MYSQL *mysql)
 {
     my_bool asked = 0;
-    const char *value = NULL;
 
-    mysql_get_optionv(mysql, MYSQL_OPT_SSL_ENFORCE, &asked);
-    for (size_t i = 0; !asked && i < sizeof tls_texts / sizeof *tls_texts; i++) {
-        if (mysql_get_optionv(mysql, tls_texts[i], &value) == 0 && value != NULL)
-            asked = 1;
-    }
-    return asked;
+    mysql_get_option(mysql, MYSQL_OPT_SSL_ENFORCE, &asked);
+    return asked || has_certificates(mysql);
 }
 
 static void set_own_options(MYSQL *mysql, const my_address *address)
@@ -93,7 +109,7 @@ static void set_own_options(MYSQL *mysql, const my_address *address)
     set_flag(mysql, MYSQL_OPT_RECONNECT, 0);
     if (address->ssl_mode != MY_SSL_DEFAULT) {
         set_tls(mysql, address);
-    } else if (is_remote(address) && is_asked_for(mysql)) {
+    } else if (is_tcp(address) && is_asked_for(mysql)) {
         forbid_plain_text(mysql);
         certain = 1;
     }
@@ -112,15 +128,18 @@ static void set_own_options(MYSQL *mysql, const my_address *address)
                                      [MY_SSL_REQUIRED] = SSL_MODE_REQUIRED,
                                      [MY_SSL_VERIFY_CA] = SSL_MODE_VERIFY_CA,
                                      [MY_SSL_VERIFY_IDENTITY] = SSL_MODE_VERIFY_IDENTITY};
-    unsigned long largest = 1024UL * 1024 * 1024;
     unsigned mode = SSL_MODE_PREFERRED;
     bool no = false;
 
-    mysql_options(mysql, MYSQL_OPT_MAX_ALLOWED_PACKET, &largest);
     if (address->ssl_mode != MY_SSL_DEFAULT)
         mysql_options(mysql, MYSQL_OPT_SSL_MODE, &modes[address->ssl_mode]);
     mysql_get_option(mysql, MYSQL_OPT_SSL_MODE, &mode);
-    if (mode < SSL_MODE_REQUIRED && is_remote(address))
+    if (address->ssl_mode == MY_SSL_DEFAULT && mode == SSL_MODE_PREFERRED && is_tcp(address) &&
+        has_certificates(mysql)) {
+        mode = SSL_MODE_REQUIRED;
+        mysql_options(mysql, MYSQL_OPT_SSL_MODE, &mode);
+    }
+    if (mode < SSL_MODE_REQUIRED && address->socket == NULL)
         mysql_options(mysql, MYSQL_ENABLE_CLEARTEXT_PLUGIN, &no);
 }
 
@@ -138,10 +157,9 @@ static void set_address(MYSQL *mysql, const my_address *address)
         mysql_options(mysql, MYSQL_OPT_SSL_CERT, address->ssl_cert);
     if (address->ssl_key != NULL)
         mysql_options(mysql, MYSQL_OPT_SSL_KEY, address->ssl_key);
-    /* "localhost" means the Unix socket to these libraries; a port says otherwise. */
     if (address->socket != NULL)
         protocol = MYSQL_PROTOCOL_SOCKET;
-    else if (is_remote(address))
+    else if (is_tcp(address))
         protocol = MYSQL_PROTOCOL_TCP;
     if (protocol != MYSQL_PROTOCOL_DEFAULT)
         mysql_options(mysql, MYSQL_OPT_PROTOCOL, &protocol);
@@ -187,6 +205,17 @@ static void forbid_files(MYSQL *mysql)
     mysql_set_local_infile_handler(mysql, refuse_file, read_no_file, close_no_file, say_why, NULL);
 }
 
+/* What answers depend on. There is no other way to take back what a file says of found rows, which
+ * would be counted in place of changed ones. */
+static void set_answers(MYSQL *mysql)
+{
+    unsigned long largest = 1024UL * 1024 * 1024;
+
+    mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    mysql_options(mysql, MYSQL_OPT_MAX_ALLOWED_PACKET, &largest);
+    mysql->options.client_flag &= ~(unsigned long)CLIENT_FOUND_ROWS;
+}
+
 MYSQL *my_client_new(const my_address *address)
 {
     MYSQL *mysql = mysql_init(NULL);
@@ -194,7 +223,7 @@ MYSQL *my_client_new(const my_address *address)
     if (mysql == NULL)
         return NULL;
     read_option_files(mysql);
-    mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    set_answers(mysql);
     set_address(mysql, address);
     set_own_options(mysql, address);
     forbid_files(mysql);

@@ -4,31 +4,31 @@
 void my_read_place(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
 {
     my_read_acquired(conn, op, row, lengths);
-    conn->unmarked += my_int(row[16]) != 0;
-    op->ticket = (uint64_t)my_int(row[14]);
+    conn->unmarked += my_int(row[15]) != 0;
+    op->ticket = (uint64_t)my_int(row[13]);
     op->rings = (uint8_t)my_has_bell(conn, op);
     op->before = 0;
     op->can_wait = 0;
     conn->leap = 0;
-    conn->first = op->status == STATUS_OPEN && row[3] != NULL && row[9] == NULL ? op->ticket : 0;
-    if (op->status == ROWLOCK_OK || op->status == STATUS_LATE)
+    conn->first = op->status == STATUS_OPEN && row[3] != NULL && row[8] == NULL ? op->ticket : 0;
+    if (op->status == ROWLOCK_OK)
         return;
-    if (row[9] != NULL)
-        op->remaining_us = my_int(row[8]);
+    if (row[8] != NULL)
+        op->remaining_us = my_int(row[7]);
     if (!op->rings)
         return;
-    if (row[9] != NULL && my_int(row[10]) != 0)
-        op->before = (uint64_t)my_int(row[9]);
-    else if (row[9] == NULL && op->holder[0] != '\0' && my_int(row[12]) != 0)
-        op->before = (uint64_t)my_int(row[11]);
+    if (row[8] != NULL && my_int(row[9]) != 0)
+        op->before = (uint64_t)my_int(row[8]);
+    else if (row[8] == NULL && op->holder[0] != '\0' && my_int(row[11]) != 0)
+        op->before = (uint64_t)my_int(row[10]);
     op->can_wait = op->before != 0;
 }
 
 static void read_enqueued(my_conn *conn, rowlock_op *op, MYSQL_ROW row,
                           const unsigned long *lengths)
 {
-    if (my_int(row[15]) != 0)
-        my_bell_name(conn->bell, conn, op, (uint64_t)my_int(row[14]));
+    if (my_int(row[14]) != 0)
+        my_bell_name(conn->bell, conn, op, (uint64_t)my_int(row[13]));
     my_read_place(conn, op, row, lengths);
     op->status = ROWLOCK_BUSY;
 }

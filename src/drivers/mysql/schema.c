@@ -7,18 +7,41 @@
 
 #include "my.h"
 
+static void add_views(my_conn *conn)
+{
+    rlk_text place = {0}, prefix = {0};
+    const char *literals[] = {"NULL", my_bytes(&prefix, conn->prefix, strlen(conn->prefix))};
+
+    if (conn->schema != NULL)
+        literals[0] = my_bytes(&place, conn->schema, strlen(conn->schema));
+    my_add(conn, SQL_SCHEMA_VIEWS, literals, 2);
+    conn->packet.failed |= place.failed || prefix.failed;
+    rlk_text_free(&place);
+    rlk_text_free(&prefix);
+}
+
+static int check_views(MYSQL_RES *result, rowlock_error *err)
+{
+    MYSQL_ROW row = mysql_fetch_row(result);
+
+    if (row == NULL)
+        return rlk_ok(err);
+    return rlk_fail(err, ROWLOCK_ESCHEMA, "%s is a view: it must be a table of rowlock's", row[0]);
+}
+
 static int read_version(my_conn *conn, int *out, int64_t deadline, rowlock_error *err)
 {
     enum { NO_DATABASE = 1049, NO_TABLE = 1146 };
     rowlock_error own = {0};
-    MYSQL_RES *result = NULL;
+    MYSQL_RES *sets[2];
     MYSQL_ROW row;
     int status;
 
     *out = 0;
     my_start(conn);
     my_add(conn, SQL_SCHEMA_VERSION, NULL, 0);
-    status = my_run(conn, deadline, &result, &own);
+    add_views(conn);
+    status = my_run_sets(conn, deadline, sets, 2, &own);
     if (own.native_code == NO_TABLE || own.native_code == NO_DATABASE)
         return rlk_ok(err);
     if (status != ROWLOCK_OK) {
@@ -26,11 +49,13 @@ static int read_version(my_conn *conn, int *out, int64_t deadline, rowlock_error
             *err = own;
         return status;
     }
-    row = mysql_fetch_row(result);
+    row = mysql_fetch_row(sets[0]);
     if (row != NULL)
         *out = (int)my_int(row[0]);
-    mysql_free_result(result);
-    return rlk_ok(err);
+    status = check_views(sets[1], err);
+    mysql_free_result(sets[0]);
+    mysql_free_result(sets[1]);
+    return status;
 }
 
 int my_schema_version(void *conn, int *out, uint32_t timeout_ms, rowlock_error *err)

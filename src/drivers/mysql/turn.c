@@ -8,7 +8,7 @@ enum { FIRST_LEAP = 16 };
 static void read_turn(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
 {
     my_read_place(conn, op, row, lengths);
-    if (op->status != ROWLOCK_OK && op->status != STATUS_LATE && my_int(row[13]) <= 0)
+    if (op->status != ROWLOCK_OK && my_int(row[12]) <= 0)
         op->status = ROWLOCK_LOST;
 }
 
@@ -109,7 +109,7 @@ static int try_turn(my_conn *conn, rowlock_op *op, int heard, int64_t deadline, 
     my_step step = {.read_row = read_turn};
     char name[MY_BELL_SIZE] = "";
     rlk_text bell = {0};
-    int any_late = 0, status;
+    int status;
 
     if (!conn->no_bells)
         my_bell_name(name, conn, op, 0);
@@ -117,6 +117,7 @@ static int try_turn(my_conn *conn, rowlock_op *op, int heard, int64_t deadline, 
     my_step_add(&step, SQL_TURN, NULL);
     my_step_add(&step, SQL_ACQUIRE_ONE, NULL);
     my_step_add(&step, SQL_ACQUIRE_ONE_OFF, NULL);
+    my_step_add(&step, SQL_ACQUIRE_ONE_FLOOR, NULL);
     my_step_add(&step, SQL_PLACE_ONE, NULL);
     my_step_add(&step, SQL_GRANTED, NULL);
     op->status = STATUS_OPEN;
@@ -124,8 +125,6 @@ static int try_turn(my_conn *conn, rowlock_op *op, int heard, int64_t deadline, 
     if (heard)
         add_heard(conn, op);
     status = bell.failed ? rlk_fail_memory(err) : my_run_started(conn, &step, op, deadline, err);
-    if (status == ROWLOCK_OK)
-        status = my_undo_late(conn, op, 1, deadline, &any_late, err);
     rlk_text_free(&bell);
     return status;
 }

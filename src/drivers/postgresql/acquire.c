@@ -19,7 +19,8 @@ enum {
     ACQUIRE_REMAINING,
     ACQUIRE_HOLDER,
     ACQUIRE_QUEUE,
-    ACQUIRE_MADE
+    ACQUIRE_MADE,
+    ACQUIRE_STALE
 };
 
 /* Somebody else's live lock, by what could be seen. Else the row was free, or ours, and yet not
@@ -70,6 +71,8 @@ static size_t read_acquired(rowlock_op *ops, size_t n, const PGresult *result)
             op->hold_count = (uint32_t)pg_get_int(result, row, ACQUIRE_COUNT);
             op->remaining_us = pg_get_int(result, row, ACQUIRE_REMAINING);
             free_rows += op->hold_count == 1 && !pg_get_bool(result, row, ACQUIRE_MADE);
+        } else if (pg_get_bool(result, row, ACQUIRE_STALE)) {
+            op->status = ROWLOCK_LOST;
         } else if (is_held_by_other(op, result, row)) {
             pg_busy_seen(op, result, row, ACQUIRE_HOLDER, ACQUIRE_FENCE, ACQUIRE_REMAINING);
         } else if (!PQgetisnull(result, row, ACQUIRE_QUEUE)) {
@@ -90,10 +93,10 @@ static void read_passed_over(rowlock_op *ops, size_t n, const PGresult *result)
     }
 }
 
-static int any_busy(const rowlock_op *ops, size_t n)
+static int any_refused(const rowlock_op *ops, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (ops[i].status == ROWLOCK_BUSY)
+        if (ops[i].status == ROWLOCK_BUSY || ops[i].status == ROWLOCK_LOST)
             return 1;
     }
     return 0;
@@ -173,7 +176,7 @@ static int acquire_round(pg_link *conn, rowlock_op *ops, size_t n, int all, int 
                                                    : read_acquired(ops, n, result);
     if (pass_over)
         read_passed_over(ops, n, result);
-    if (pass_over || (all && any_busy(ops, n)))
+    if (pass_over || (all && any_refused(ops, n)))
         pg_answer_rest(ops, n, ROWLOCK_BUSY);
     PQclear(result);
     return ROWLOCK_OK;

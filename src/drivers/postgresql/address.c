@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "pg.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "clock.h"
 
 enum { SETTINGS_MAX = 96 };
 
@@ -81,68 +84,101 @@ static void set_given(settings *all, const PQconninfoOption *given)
 
 /* What the address, the environment and a service file say together. libpq tells only of a
  * connection: one that it refuses before it looks for a host. NULL: it could not read them. */
-static PQconninfoOption *resolve(const PQconninfoOption *given)
+static PQconninfoOption *all_said(const PQconninfoOption *given)
 {
     settings all = {0};
-    PQconninfoOption *resolved;
+    PQconninfoOption *said;
     PGconn *pg;
 
     set_given(&all, given);
     set(&all, "channel_binding", "none of libpq's");
     pg = PQconnectStartParams(all.keys, all.values, 0);
-    resolved = PQconninfo(pg);
+    said = PQconninfo(pg);
     PQfinish(pg);
-    return resolved;
+    return said;
 }
 
 /* What the user did not say: a value that is given last wins. */
-static void set_default(settings *all, const PQconninfoOption *resolved, const char *key,
+static void set_default(settings *all, const PQconninfoOption *said, const char *key,
                         const char *value)
 {
-    if (value_of(resolved, key) == NULL)
+    if (value_of(said, key) == NULL)
         set(all, key, value);
 }
 
-static unsigned host_count(const PQconninfoOption *resolved)
+static int host_count(const PQconninfoOption *said)
 {
-    const char *hosts = value_of(resolved, "hostaddr");
-    unsigned n = 1;
+    const char *hosts = value_of(said, "hostaddr");
+    int n = 1;
 
     if (hosts == NULL)
-        hosts = value_of(resolved, "host");
+        hosts = value_of(said, "host");
     for (; hosts != NULL && *hosts != '\0'; hosts++)
         n += *hosts == ',';
     return n;
 }
 
 /* Has the user said which of several hosts? "any" is also what libpq takes for nothing. */
-static int has_wanted_host(const PQconninfoOption *given, const PQconninfoOption *resolved)
+static int has_wanted_host(const PQconninfoOption *given, const PQconninfoOption *said)
 {
-    const char *wanted = value_of(resolved, "target_session_attrs");
+    const char *wanted = value_of(said, "target_session_attrs");
 
     return value_of(given, "target_session_attrs") != NULL ||
            getenv("PGTARGETSESSIONATTRS") != NULL || (wanted != NULL && strcmp(wanted, "any") != 0);
 }
 
-static void set_all(settings *all, const PQconninfoOption *given, const PQconninfoOption *resolved,
-                    const char *user_timeout)
+static void set_all(settings *all, const PQconninfoOption *given, const PQconninfoOption *said,
+                    const pg_hosts *hosts, const char *user_timeout)
 {
     set_given(all, given);
+    if (hosts->count > 0) {
+        set(all, "host", hosts->names.data);
+        set(all, "hostaddr", hosts->addresses.data);
+        set(all, "port", hosts->ports.data);
+    }
     set(all, "client_encoding", "UTF8");
-    set_default(all, resolved, "fallback_application_name", "rowlock");
-    set_default(all, resolved, "keepalives_idle", "20");
-    set_default(all, resolved, "keepalives_interval", "5");
-    set_default(all, resolved, "keepalives_count", "3");
-    set_default(all, resolved, "tcp_user_timeout", user_timeout);
-    if (host_count(resolved) > 1 && !has_wanted_host(given, resolved))
+    set_default(all, said, "fallback_application_name", "rowlock");
+    set_default(all, said, "keepalives_idle", "20");
+    set_default(all, said, "keepalives_interval", "5");
+    set_default(all, said, "keepalives_count", "3");
+    set_default(all, said, "tcp_user_timeout", user_timeout);
+    if (host_count(said) > 1 && !has_wanted_host(given, said))
         set(all, "target_session_attrs", "read-write");
 }
 
-int pg_connect_start(PGconn **out, const char *address, uint32_t timeout_ms, rowlock_error *err)
+static int start(PGconn **out, const PQconninfoOption *given, int64_t deadline, rowlock_error *err)
 {
-    PQconninfoOption *given, *resolved;
+    PQconninfoOption *said = all_said(given);
+    const char *host = value_of(said, "host"), *port = value_of(said, "port");
+    pg_hosts hosts = {0};
     settings all = {0};
-    char user_timeout[16];
+    char user_timeout[24];
+    int status = ROWLOCK_OK;
+
+    if (host != NULL && value_of(said, "hostaddr") == NULL)
+        status = pg_find_hosts(&hosts, host, port == NULL ? "" : port, deadline, err);
+    if (status == ROWLOCK_OK) {
+        int64_t left_ms = (deadline - rlk_clock_us()) / 1000;
+        int64_t count = hosts.count > 0 ? hosts.count : host_count(said);
+
+        /* It bounds the attempt on each host, too, so that one that is silent leaves time for the
+         * next. */
+        snprintf(user_timeout, sizeof user_timeout, "%" PRId64,
+                 left_ms < 1000 ? 1000 : left_ms / count);
+        set_all(&all, given, said, &hosts, user_timeout);
+        *out = PQconnectStartParams(all.keys, all.values, 0);
+        if (*out == NULL)
+            status = rlk_fail_memory(err);
+    }
+    pg_hosts_free(&hosts);
+    PQconninfoFree(said);
+    return status;
+}
+
+int pg_connect_start(PGconn **out, const char *address, int64_t deadline, rowlock_error *err)
+{
+    PQconninfoOption *given;
+    int status;
 
     *out = NULL;
     if (has_foreign_scheme(address))
@@ -158,14 +194,7 @@ int pg_connect_start(PGconn **out, const char *address, uint32_t timeout_ms, row
         return rlk_fail(err, ROWLOCK_EINVAL,
                         "malformed address: expected postgresql://user@host:port/database or a "
                         "string like 'host=db dbname=shop', with libpq's keywords");
-    resolved = resolve(given);
-    /* It bounds the attempt on each host, too, so that one that is silent leaves time for the next.
-     */
-    snprintf(user_timeout, sizeof user_timeout, "%u",
-             timeout_ms < 1000 ? 1000 : timeout_ms / host_count(resolved));
-    set_all(&all, given, resolved, user_timeout);
-    *out = PQconnectStartParams(all.keys, all.values, 0);
+    status = start(out, given, deadline, err);
     PQconninfoFree(given);
-    PQconninfoFree(resolved);
-    return *out == NULL ? rlk_fail_memory(err) : ROWLOCK_OK;
+    return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What locks on this server depend on: the server asks for facts in two statements, the judgement
- * is here. */
+ * What locks on this server depend on: the server is asked for facts in three statements, the
+ * judgement is here. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -155,6 +155,34 @@ static int look_at_server(pg_link *conn, rlk_findings *f, int64_t deadline, rowl
     return ROWLOCK_OK;
 }
 
+/* ---- the search_path */
+
+enum { PATH_SCHEMA, PATH_CREATORS };
+
+/* Our own statements find nothing there; see place.c for the tables. */
+static int look_at_path(pg_link *conn, rlk_findings *f, int64_t deadline, rowlock_error *err)
+{
+    PGresult *path;
+    int status;
+
+    pg_params_clear(&conn->params);
+    status = pg_call_on_path(conn, PG_DIAGNOSE_PATH, &path, deadline, err);
+    if (status != ROWLOCK_OK)
+        return status;
+    for (int row = 0; row < PQntuples(path); row++)
+        rlk_find_warning(f, "search_path",
+                         "run REVOKE CREATE ON SCHEMA ... FROM ..., or take the schema out of the "
+                         "search_path",
+                         "others may create in its schema %s: %s. rowlock uses nothing of theirs, "
+                         "but other programs of this user may run their functions, and tables with "
+                         "the names of rowlock's there keep clients from opening",
+                         PQgetvalue(path, row, PATH_SCHEMA), PQgetvalue(path, row, PATH_CREATORS));
+    if (PQntuples(path) == 0)
+        rlk_find_good(f, "search_path", "nobody else may create in its schemas");
+    PQclear(path);
+    return ROWLOCK_OK;
+}
+
 /* ---- the tables */
 
 typedef struct table {
@@ -188,9 +216,11 @@ static void find_form(rlk_findings *f, const table *t)
 /* 1 if nothing is wrong with it. */
 static int find_storage(rlk_findings *f, const table *t)
 {
-    if (strcmp(value(t, KIND), "r") != 0)
-        rlk_find_bad(f, "storage", "drop it and run 'rowlock migrate up'", "%s is no plain table",
-                     t->name);
+    int is_sequence = strcmp(value(t, NAME), "floor") == 0;
+
+    if (strcmp(value(t, KIND), is_sequence ? "S" : "r") != 0)
+        rlk_find_bad(f, "storage", "drop it and run 'rowlock migrate up'", "%s is no %s", t->name,
+                     is_sequence ? "sequence" : "plain table");
     else if (strcmp(value(t, PERSISTENCE), "p") != 0)
         rlk_find_bad(f, "storage", "run ALTER TABLE ... SET LOGGED",
                      "%s is unlogged or temporary: a crash of the server empties it, and locks are "
@@ -286,6 +316,8 @@ static int look_at_all(pg_link *conn, rlk_findings *f, int64_t deadline, rowlock
     int version = 0, is_newest = 0;
     int status = look_at_server(conn, f, deadline, err);
 
+    if (status == ROWLOCK_OK)
+        status = look_at_path(conn, f, deadline, err);
     if (status != ROWLOCK_OK)
         return status;
     status = pg_schema_version(conn, &version, left_ms(deadline), err);

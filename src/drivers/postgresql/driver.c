@@ -28,8 +28,10 @@ const char *pg_text_of(pg_statement statement)
         [PG_SCHEMA_EXISTS] = SQL_SCHEMA_EXISTS,
         [PG_SCHEMA_LOCK] = SQL_SCHEMA_LOCK,
         [PG_SERVER] = SQL_SERVER,
+        [PG_VERSION_TEXT] = SQL_VERSION,
         [PG_PATH_GIVEN] = SQL_PATH_GIVEN,
         [PG_PLACE] = SQL_PLACE,
+        [PG_DIAGNOSE_PATH] = SQL_DIAGNOSE_PATH,
         [PG_SESSION] = SQL_SESSION,
         [PG_BEGIN] = SQL_BEGIN,
         [PG_BEGIN_POOLED] = SQL_BEGIN_POOLED,
@@ -99,21 +101,45 @@ static void ignore_notice(void *payload, const PGresult *result)
     (void)result;
 }
 
-/* Is it a primary that may be written, and does a pooler stand in between? What it is not it may
- * become at any moment. */
+/* It did not understand what PostgreSQL does: what is it then? */
+static int look_for_name(pg_link *conn, int64_t deadline, rowlock_error *err)
+{
+    rowlock_error ignored;
+    PGresult *result;
+    int status = ROWLOCK_OK;
+
+    if (pg_call_bare(conn, PG_VERSION_TEXT, &result, deadline, &ignored) == ROWLOCK_OK)
+        status = pg_check_product(conn->pg, PQgetvalue(result, 0, 0), 0, err);
+    PQclear(result);
+    return status == ROWLOCK_OK ? pg_check_age(conn->pg, err) : status;
+}
+
+/* Is it PostgreSQL, a primary that may be written, and does a pooler stand in between? What is not
+ * the primary may become it at any moment. */
 static int look_at_server(pg_link *conn, int64_t deadline, rowlock_error *err)
 {
     PGresult *result;
-    int status, is_standby, is_read_only;
+    int status = pg_check_product(conn->pg, NULL, 0, err), named, is_standby, is_read_only;
 
-    pg_params_clear(&conn->params);
-    status = pg_call_bare(conn, PG_SERVER, &result, deadline, err);
     if (status != ROWLOCK_OK)
         return status;
+    pg_params_clear(&conn->params);
+    status = pg_call_bare(conn, PG_SERVER, &result, deadline, err);
+    if (status == ROWLOCK_EDRIVER) {
+        named = look_for_name(conn, deadline, err);
+        return named != ROWLOCK_OK ? named : status;
+    }
+    if (status != ROWLOCK_OK)
+        return status;
+    status = pg_check_product(conn->pg, PQgetvalue(result, 0, 3), pg_get_bool(result, 0, 4), err);
+    if (status == ROWLOCK_OK)
+        status = pg_check_age(conn->pg, err);
     conn->is_pooled = pg_get_int(result, 0, 0) != PQbackendPID(conn->pg);
     is_standby = pg_get_bool(result, 0, 1);
     is_read_only = pg_get_bool(result, 0, 2);
     PQclear(result);
+    if (status != ROWLOCK_OK)
+        return status;
     if (is_standby)
         return rlk_fail_native(
             err, ROWLOCK_ECONNECT, 0, "25006", 1,
@@ -147,7 +173,7 @@ static int pg_open(void *memory, const rowlock_config *config, uint32_t timeout_
     conn->is_placed = config->schema != NULL && config->schema[0] != '\0';
     snprintf(conn->schema, sizeof conn->schema, "%s",
              conn->is_placed ? config->schema : PG_NOWHERE);
-    status = pg_connect_start(&conn->pg, config->address, timeout_ms, err);
+    status = pg_connect_start(&conn->pg, config->address, deadline, err);
     if (status != ROWLOCK_OK)
         return status;
     PQsetNoticeReceiver(conn->pg, ignore_notice, NULL);
@@ -206,6 +232,7 @@ const rowlock_driver *rowlock_postgresql(void)
         .waiters = pg_waiters,
         .diagnose = pg_diagnose,
         .exchange = pg_exchange,
+        .schema_of = pg_schema_of,
     };
 
     return &driver;

@@ -4,6 +4,8 @@
  *
  *   driver.c   the table of functions, opening and closing
  *   address.c  the user's address and the defaults that are added to it
+ *   hosts.c    names of hosts as addresses
+ *   products.c servers that are refused, because they are not PostgreSQL
  *   acquire.c  acquire
  *   lease.c    renew, release, force_release
  *   exchange.c release and acquire at once
@@ -57,6 +59,7 @@ typedef enum pg_statement {
     PG_SCHEMA_EXISTS,
     PG_SCHEMA_LOCK,
     PG_SERVER,
+    PG_VERSION_TEXT,
     PG_PATH_GIVEN,
     PG_PLACE,
     PG_SESSION,
@@ -96,6 +99,7 @@ typedef enum pg_statement {
     PG_WAITERS,
     PG_DIAGNOSE_SERVER,
     PG_DIAGNOSE_TABLES,
+    PG_DIAGNOSE_PATH,
     PG_STATEMENT_COUNT
 } pg_statement;
 
@@ -151,7 +155,30 @@ const rowlock_migration *pg_migration(int version);
 
 /* Starts to connect. EINVAL: not an address; the message never quotes it, as it may hold a
  * password. */
-int pg_connect_start(PGconn **out, const char *address, uint32_t timeout_ms, rowlock_error *err);
+int pg_connect_start(PGconn **out, const char *address, int64_t deadline, rowlock_error *err);
+
+/* ---- hosts.c */
+
+/* Lists as libpq takes them. */
+typedef struct pg_hosts {
+    int count; /* 0: nothing had to be looked up */
+    rlk_text names, addresses, ports;
+} pg_hosts;
+
+/* Looks the names among the hosts up; those that cannot be had in time are left out. ECONNECT: none
+ * is left. `out` is {0}; to be freed whatever the answer. */
+int pg_find_hosts(pg_hosts *out, const char *hosts, const char *ports, int64_t deadline,
+                  rowlock_error *err);
+void pg_hosts_free(pg_hosts *hosts);
+
+/* ---- products.c */
+
+/* ECONNECT if the server is known not to lock like PostgreSQL: by its name, its parameters, what
+ * version() says (NULL: not known), and whether it has sys.dsql_major_version(). */
+int pg_check_product(const PGconn *pg, const char *version, int has_dsql_version,
+                     rowlock_error *err);
+/* ECONNECT if it is too old for our statements. */
+int pg_check_age(const PGconn *pg, rowlock_error *err);
 
 /* ---- wire.c */
 
@@ -254,6 +281,8 @@ int pg_unchanged(int status, rowlock_error *err);
  * that; as long as none has, the first one of all, and each call looks again. ESCHEMA: more than
  * one has them, or they are no tables. Else OK, or as pg_call(). */
 int pg_find_place(pg_link *conn, int64_t deadline, rowlock_error *err);
+
+const char *pg_schema_of(const void *conn); /* the slot of driver.h */
 
 /* Runs one statement under the search_path that the session was given. Every function, operator
  * and type in it must have its schema. */

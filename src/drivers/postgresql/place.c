@@ -138,6 +138,13 @@ static int look(pg_link *conn, int64_t deadline, rowlock_error *err)
     return status == ROWLOCK_OK ? status : pg_unchanged(status, err);
 }
 
+const char *pg_schema_of(const void *memory)
+{
+    const pg_link *conn = memory;
+
+    return conn->is_placed ? conn->schema : NULL;
+}
+
 /* The parameters of the call for which it is looked stay as they are. */
 int pg_find_place(pg_link *conn, int64_t deadline, rowlock_error *err)
 {

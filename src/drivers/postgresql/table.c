@@ -85,10 +85,20 @@ static void range_from(range *names, const PGresult *page)
 }
 
 /* The name right behind another is that with a zero byte added. */
+static void range_behind(range *names, const char *name, size_t n)
+{
+    if (n >= BOUND_SIZE)
+        n = BOUND_SIZE - 1;
+    memcpy(names->first, name, n);
+    names->first[n] = 0;
+    names->first_length = n + 1;
+}
+
 static void range_after(range *names, const PGresult *page)
 {
-    range_from(names, page);
-    names->first[names->first_length++] = 0;
+    int row = PQntuples(page) - 1;
+
+    range_behind(names, PQgetvalue(page, row, 0), (size_t)PQgetlength(page, row, 0));
 }
 
 /* Up to a whole millisecond, so that a live lease never looks ended. */
@@ -139,6 +149,8 @@ int pg_list(void *memory, const rowlock_list_query *query, rowlock_row_fn fn, vo
     if (query->starts_with_length > ROWLOCK_NAME_MAX)
         return rlk_ok(err);
     range_of(&names, query);
+    if (query->size >= sizeof *query && query->after != NULL)
+        range_behind(&names, query->after, query->after_length);
     do {
         int64_t start = rlk_clock_us();
         PGresult *page;

@@ -45,6 +45,18 @@ static void find_place(rlk_findings *f, const char *path)
                          "the disk is nearly full");
 }
 
+/* Said by the process that uses the locks: the command has one SQLite only. Each call, this one
+ * too, has seen to it that the process has the lock on the file. */
+static void find_process(rlk_findings *f, const lite_conn *conn, const char *path)
+{
+    rowlock_error err;
+
+    if (lite_check_copies(path, ROWLOCK_ECONNECT, &err) != ROWLOCK_OK)
+        rlk_find_bad(f, "process", "link one SQLite, as a shared library", "%s", err.message);
+    else if (conn->sync_normal)
+        rlk_find_good(f, "process", "one copy of SQLite uses the file, and has its locks");
+}
+
 static void find_pages(rlk_findings *f, const facts *have)
 {
     if (have->bytes > SMALL_FILE_BYTES)
@@ -184,6 +196,7 @@ static int tell(lite_conn *conn, void *payload)
 
     rlk_find_good(f, "server", "SQLite %s, %s", sqlite3_libversion(), path);
     find_place(f, path);
+    find_process(f, conn, path);
     find_pages(f, &t->have);
     find_journal(f, conn, &t->have);
     if (rlk_find_version(f, t->version, MIGRATION_COUNT))
@@ -197,11 +210,12 @@ int lite_diagnose(void *conn, rowlock_finding_fn fn, void *payload, uint32_t tim
                   rowlock_error *err)
 {
     telling t = {.findings = {.fn = fn, .payload = payload}};
+    int64_t deadline_us = lite_deadline(timeout_ms);
     int status = lite_schema_version(conn, &t.version, timeout_ms, err);
 
     if (status == ROWLOCK_OK)
-        status = lite_call(conn, read_facts, &t.have, timeout_ms, err);
+        status = lite_call_until(conn, read_facts, &t.have, deadline_us, err);
     if (status == ROWLOCK_OK && t.have.bytes <= SMALL_FILE_BYTES)
-        status = lite_call(conn, read_pages, &t.have, timeout_ms, err);
-    return status == ROWLOCK_OK ? lite_call(conn, tell, &t, timeout_ms, err) : status;
+        status = lite_call_until(conn, read_pages, &t.have, deadline_us, err);
+    return status == ROWLOCK_OK ? lite_call_until(conn, tell, &t, deadline_us, err) : status;
 }

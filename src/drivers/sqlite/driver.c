@@ -83,6 +83,9 @@ static int check_lock(lite_conn *conn)
                           "SQLite believes that this process has a lock on the file, but it has "
                           "none: a connection was open at a fork(), or a descriptor of the file "
                           "was closed; close all connections and open them anew");
+    if (status == ROWLOCK_OK)
+        status =
+            lite_check_copies(sqlite3_db_filename(conn->db, "main"), ROWLOCK_ECONNECT, conn->err);
     return status == ROWLOCK_OK ? lite_commit(conn) : status;
 }
 

@@ -6,8 +6,12 @@
  * all its connections in the process, and others may not remove the log. But such a lock is the
  * process's: a child that was forked meanwhile has SQLite's notes of it, and not the lock; and
  * whoever closes any descriptor of the file drops it. SQLite notices neither. The kernel tells, in
- * /proc/self/fdinfo, which locks this process has through a descriptor. */
+ * /proc/self/fdinfo, which locks this process has through a descriptor.
+ *
+ * For the same reason two copies of SQLite in one process do not exclude each other. Each opens the
+ * index of the log once for all its connections, so that two descriptors of it are two copies. */
 #include <dirent.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +20,13 @@
 
 #include <fcntl.h>
 
+#include "clock.h"
 #include "lite.h"
 
 #define SHARED_FIRST 0x40000002LL /* of SQLite's file format, and so are the others */
 #define SHARED_SIZE  510
+
+#define COPIES_EVERY_US INT64_C(1000000)
 
 enum { INFO_SIZE = 4096 };
 
@@ -57,30 +64,59 @@ static int open_info(int fd)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* The descriptor through which this process has the lock; -1: none. *out: its fdinfo. */
-static int find_lock(int *out, const struct stat *file)
+/* What is looked for among the descriptors of this process, and found. */
+typedef struct scan {
+    struct stat file, index;
+    int has_index;
+    int copies;   /* descriptors of the log's index */
+    int fd, info; /* the descriptor that has the lock, and its fdinfo; -1: none has */
+} scan;
+
+static int is_same(const struct stat *a, const struct stat *b)
 {
-    DIR *folder = opendir("/proc/self/fd");
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* By its name in /proc: other threads may be closing it, and a sanitizer takes fstat() for a use.
+ */
+static void look_at(scan *s, DIR *folder, const char *name)
+{
+    int fd = atoi(name);
+    struct stat found;
+
+    if (fstatat(dirfd(folder), name, &found, 0) != 0)
+        return;
+    if (s->has_index && is_same(&found, &s->index))
+        s->copies++;
+    if (s->fd != -1 || !is_same(&found, &s->file))
+        return;
+    s->info = open_info(fd);
+    if (s->info >= 0 && shows_lock(s->info)) {
+        s->fd = fd;
+        return;
+    }
+    if (s->info >= 0)
+        close(s->info);
+    s->info = -1;
+}
+
+/* The caller closes `info`. */
+static void run_scan(scan *s, const char *path)
+{
+    char index[LITE_PATH_MAX + 8];
     const struct dirent *entry;
-    int found = -1;
+    DIR *folder;
 
-    while (folder != NULL && found == -1 && (entry = readdir(folder)) != NULL) {
-        int fd = atoi(entry->d_name), info; /* "." and ".." are 0: harmless */
-        struct stat other;
-
-        if (fstat(fd, &other) != 0 || other.st_dev != file->st_dev || other.st_ino != file->st_ino)
-            continue;
-        info = open_info(fd);
-        if (info >= 0 && shows_lock(info)) {
-            found = fd;
-            *out = info;
-        } else if (info >= 0) {
-            close(info);
-        }
+    *s = (scan){.fd = -1, .info = -1};
+    snprintf(index, sizeof index, "%s-shm", path);
+    s->has_index = stat(index, &s->index) == 0;
+    folder = stat(path, &s->file) == 0 ? opendir("/proc/self/fd") : NULL;
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        if (entry->d_name[0] != '.')
+            look_at(s, folder, entry->d_name);
     }
     if (folder != NULL)
         closedir(folder);
-    return found;
 }
 
 /* The first of all locks that an owner other than the descriptor has, and this process is one: a
@@ -93,15 +129,67 @@ static int is_first(int fd)
     return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid == getpid();
 }
 
+int lite_check_copies(const char *path, int status, rowlock_error *err)
+{
+    scan s;
+
+    run_scan(&s, path);
+    if (s.info >= 0)
+        close(s.info);
+    if (s.copies < 2)
+        return ROWLOCK_OK;
+    return rlk_fail(err, status,
+                    "another copy of SQLite in this process has opened the file, and their locks "
+                    "do not exclude each other: link one SQLite only");
+}
+
+/* Two threads that find the time has come both look, which does no harm. */
+int lite_check_copies_sometimes(const char *path, int status, rowlock_error *err)
+{
+    static _Atomic int64_t next_us;
+    int64_t now = rlk_clock_us();
+
+    if (now < atomic_load(&next_us))
+        return ROWLOCK_OK;
+    status = lite_check_copies(path, status, err);
+    if (status == ROWLOCK_OK)
+        atomic_store(&next_us, now + COPIES_EVERY_US);
+    return status;
+}
+
+static int has_lock(int fd, const struct stat *file)
+{
+    char path[48];
+    struct stat found;
+    int info, shown;
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (fd < 0 || stat(path, &found) != 0 || !is_same(&found, file))
+        return 0;
+    if (is_first(fd))
+        return 1;
+    info = open_info(fd);
+    shown = info >= 0 && shows_lock(info);
+    if (info >= 0)
+        close(info);
+    return shown;
+}
+
+/* To look at all descriptors takes long if there are many: first at the one that had it last. */
 int lite_has_file_lock(const char *path)
 {
-    struct stat file;
-    int info = -1;
+    static atomic_int last = -1;
+    scan s;
 
-    if (path == NULL || stat(path, &file) != 0 || find_lock(&info, &file) == -1)
+    if (path == NULL || stat(path, &s.file) != 0)
         return 0;
-    close(info);
-    return 1;
+    if (has_lock(atomic_load(&last), &s.file))
+        return 1;
+    run_scan(&s, path);
+    if (s.info >= 0)
+        close(s.info);
+    atomic_store(&last, s.fd);
+    return s.fd != -1;
 }
 
 void lite_file_lock_close(lite_conn *conn)
@@ -113,13 +201,13 @@ void lite_file_lock_close(lite_conn *conn)
 
 int lite_file_lock_open(lite_conn *conn)
 {
-    struct stat file;
-    const char *path = sqlite3_db_filename(conn->db, "main");
+    scan s;
 
     lite_file_lock_close(conn);
-    if (stat(path, &file) == 0)
-        conn->lock_fd = find_lock(&conn->lock_info, &file);
-    return conn->lock_info > 0;
+    run_scan(&s, sqlite3_db_filename(conn->db, "main"));
+    conn->lock_fd = s.fd;
+    conn->lock_info = s.info > 0 ? s.info : 0;
+    return s.fd != -1;
 }
 
 int lite_file_lock_is_kept(lite_conn *conn)

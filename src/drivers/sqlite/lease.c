@@ -256,13 +256,13 @@ static int take_one_turn(lite_conn *conn, void *payload)
     return acquire_many(conn, &b);
 }
 
-int lite_take_turn(lite_conn *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err)
+int lite_take_turn(lite_conn *conn, rowlock_op *op, int64_t deadline_us, rowlock_error *err)
 {
     int status;
 
     op->status = ROWLOCK_OK;
-    conn->lock_ms = ACQUIRE_WAIT_MS;
-    status = lite_call(conn, take_one_turn, op, timeout_ms, err);
+    conn->lock_ms = LITE_TURN_WAIT_MS;
+    status = lite_call_until(conn, take_one_turn, op, deadline_us, err);
     if (!lite_was_locked_out(conn, status))
         return status;
     lite_no_holder(op);

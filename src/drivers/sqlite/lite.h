@@ -42,6 +42,12 @@ enum { LITE_PATH_MAX = 4096, LITE_BOOT_SIZE = 40, LITE_PREFIX_SIZE = 32, LITE_PR
  * large batch of renewals. */
 #define LITE_LOCK_WAIT_MS 500
 
+/* The same for each step of one who waits, which is repeated, and for its leaving the queue after
+ * the last one. Two steps and the leaving take no more than the above: so much longer than it was
+ * asked to may a call wait beside a transaction that writes. */
+#define LITE_TURN_WAIT_MS  100
+#define LITE_LEAVE_WAIT_MS 300
+
 typedef struct lite_conn {
     sqlite3 *db;
     sqlite3_stmt *statements[SQL_COUNT]; /* prepared on first use */
@@ -52,7 +58,8 @@ typedef struct lite_conn {
     int64_t lock_us;                     /* ... for having the write lock, if that is earlier */
     uint32_t lock_ms;                    /* the same for the next call; 0: as long as the call */
     int64_t now_us;    /* rowlock_now() of this statement or transaction, 0: not read */
-    int clock_missing; /* rowlock_now() found no offset for this boot */
+    int64_t floor_us;  /* of the fences, read with it */
+    int clock_missing; /* rowlock_now() found no offset for this boot, rowlock_fence() no floor */
     int log_pages;     /* of the write-ahead log after the last commit */
     int checkpoint_at; /* do one when the log has more pages than this */
     int checkpointing;
@@ -106,6 +113,13 @@ void lite_file_lock_close(lite_conn *conn);
 /* The same of a connection of the application's. */
 int lite_has_file_lock(const char *path);
 
+/* Has another copy of SQLite in this process opened the file? Then the status is returned. It is
+ * seen if the file has a log. */
+int lite_check_copies(const char *path, int status, rowlock_error *err);
+
+/* The same, but looks once a second at most, since it looks at all descriptors. */
+int lite_check_copies_sometimes(const char *path, int status, rowlock_error *err);
+
 /* ---- vfs.c */
 
 /* Does the connection lock this database as everybody else does? If not, the status is returned. */
@@ -118,6 +132,12 @@ int lite_check_vfs(sqlite3 *db, const char *schema, int status, rowlock_error *e
  * the body has set is_held. */
 int lite_call(lite_conn *conn, int (*body)(lite_conn *conn, void *payload), void *payload,
               uint32_t timeout_ms, rowlock_error *err);
+
+/* The same with the time at which it must be done, for slots that make several calls: they have one
+ * timeout for all of them. */
+int lite_call_until(lite_conn *conn, int (*body)(lite_conn *conn, void *payload), void *payload,
+                    int64_t deadline_us, rowlock_error *err);
+int64_t lite_deadline(uint32_t timeout_ms);
 
 /* The prepared statement, NULL on failure; *status is set. Outside of a transaction it gets a new
  * reading of the clock. Bind, step, and give it back with lite_done(). */
@@ -158,10 +178,13 @@ int lite_clock_open(lite_conn *conn); /* this boot's name, the SQL function */
 void lite_clock_close(lite_conn *conn);
 int lite_boot(lite_conn *conn); /* this boot's name alone */
 
-/* First use after a boot: fixes the offset, frees every lock. In a transaction of its own, or in
- * the one that is open and has the write lock. */
+/* First use after a boot: fixes the offset, frees every lock; or raises the floor of the fences
+ * that the time has reached. In a transaction of its own, which is synced. */
 int lite_clock_set(lite_conn *conn);
+
+/* The same two in the transaction that is open and has the write lock. */
 int lite_clock_start(lite_conn *conn);
+int lite_clock_raise(lite_conn *conn, int64_t now_us); /* nothing, if it is above */
 
 /* The database's clock, read anew through this connection, for statements that take the time as a
  * parameter. 0: not set since the boot, so that no lease lives. */
@@ -187,7 +210,7 @@ int lite_is_live(lite_conn *conn, const rowlock_op *op, int64_t now_us, int *out
 int lite_was_locked_out(const lite_conn *conn, int status);
 
 /* `acquire` of one op with a ticket, by whoever has looked whether it is worth it. A call. */
-int lite_take_turn(lite_conn *conn, rowlock_op *op, uint32_t timeout_ms, rowlock_error *err);
+int lite_take_turn(lite_conn *conn, rowlock_op *op, int64_t deadline_us, rowlock_error *err);
 
 /* ---- queue.c */
 
@@ -299,6 +322,10 @@ int lite_guard(const rowlock_target *target, rowlock_op *op, uint32_t timeout_ms
                rowlock_error *err);
 int lite_end(void *conn, int commit, uint32_t timeout_ms, rowlock_error *err);
 void *lite_native(void *conn);
+
+/* SQL_SYNC_FULL, and back to SQL_SYNC_NORMAL: for a commit that must not be lost with the power.
+ * Outside of transactions; nothing, where all commits are synced. */
+int lite_set_sync(lite_conn *conn, enum sql_statement which);
 
 /* The part of `lock` on a connection of the driver's own. */
 int lite_lock_own(lite_conn *conn, rowlock_op *ops, size_t n, uint32_t wait_ms, int in_line,

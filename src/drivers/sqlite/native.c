@@ -164,6 +164,10 @@ static int enter(guest *g, const rowlock_target *target, rowlock_error *err)
     *g = (guest){.conn = {.db = target->native, .schema = "main", .err = err}};
     g->conn.path = target->place;
     snprintf(g->conn.prefix, sizeof g->conn.prefix, "%s", target->prefix);
+    /* First of all: the connection may be the other one's. */
+    status = lite_check_copies_sometimes(target->place, ROWLOCK_EINVAL, err);
+    if (status != ROWLOCK_OK)
+        return status;
     status = check_transaction(g);
     if (status == ROWLOCK_OK)
         status = check_file(g, target->place);

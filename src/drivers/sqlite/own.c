@@ -77,10 +77,8 @@ typedef struct locking {
     int64_t until_us;
 } locking;
 
-/* SQLite sets this when it compiles the statement, not when it runs it, so each time anew. What a
- * transaction writes is the application's, and more than a lease that dies with the machine: its
- * commit is synced. If it cannot be set back, commits are slower than need be. */
-static int set_sync(lite_conn *conn, enum sql_statement which)
+/* SQLite sets this when it compiles the statement, not when it runs it, so each time anew. */
+int lite_set_sync(lite_conn *conn, enum sql_statement which)
 {
     if (!conn->sync_normal)
         return ROWLOCK_OK;
@@ -89,12 +87,14 @@ static int set_sync(lite_conn *conn, enum sql_statement which)
     return lite_run(conn, which);
 }
 
+/* What a transaction writes is the application's, and more than a lease that dies with the machine:
+ * its commit is synced. If that cannot be set back, commits are slower than need be. */
 static int lock(lite_conn *conn, void *payload)
 {
     locking *l = payload;
     int64_t deadline_us = conn->deadline_us;
     int had, all = 0;
-    int status = set_sync(conn, SQL_SYNC_FULL);
+    int status = lite_set_sync(conn, SQL_SYNC_FULL);
 
     if (status != ROWLOCK_OK)
         return status;
@@ -116,7 +116,7 @@ static int lock(lite_conn *conn, void *payload)
 static int restore_sync(lite_conn *conn, void *payload)
 {
     (void)payload;
-    return set_sync(conn, SQL_SYNC_NORMAL);
+    return lite_set_sync(conn, SQL_SYNC_NORMAL);
 }
 
 int lite_lock_own(lite_conn *conn, rowlock_op *ops, size_t n, uint32_t wait_ms, int in_line,

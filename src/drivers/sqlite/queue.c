@@ -211,6 +211,7 @@ int lite_leave(void *state, rowlock_op *ops, size_t n, uint32_t timeout_ms, rowl
 
     lite_notice_stop(conn);
     conn->ticket = 0;
+    conn->lock_ms = LITE_LEAVE_WAIT_MS;
     return lite_call(conn, leave, &q, timeout_ms, err);
 }
 
@@ -262,21 +263,28 @@ static int bury_all(lite_conn *conn, void *payload)
     return status;
 }
 
-int lite_look(void *conn, rowlock_op *ops, size_t n, int64_t life_us, uint32_t timeout_ms,
+int lite_look(void *state, rowlock_op *ops, size_t n, int64_t life_us, uint32_t timeout_ms,
               rowlock_error *err)
 {
+    lite_conn *conn = state;
     queueing q = {.ops = ops, .n = n, .life_us = life_us};
+    int64_t deadline_us = lite_deadline(timeout_ms);
     int status = ROWLOCK_OK;
 
     if (life_us > 0) {
-        ((lite_conn *)conn)->lock_ms = LITE_LOCK_WAIT_MS;
-        status = lite_call(conn, keep, &q, timeout_ms, err);
+        conn->lock_ms = LITE_LOCK_WAIT_MS;
+        status = lite_call_until(conn, keep, &q, deadline_us, err);
         if (lite_was_locked_out(conn, status))
             status = rlk_ok(err); /* all rows are locked, and are passed over */
     }
     if (status == ROWLOCK_OK)
-        status = lite_call(conn, look, &q, timeout_ms, err);
-    if (status == ROWLOCK_OK)
-        status = lite_call(conn, bury_all, &q, timeout_ms, err);
-    return status == ROWLOCK_OK && q.found ? lite_call(conn, look, &q, timeout_ms, err) : status;
+        status = lite_call_until(conn, look, &q, deadline_us, err);
+    if (status != ROWLOCK_OK)
+        return status;
+    conn->lock_ms = LITE_TURN_WAIT_MS;
+    status = lite_call_until(conn, bury_all, &q, deadline_us, err);
+    if (lite_was_locked_out(conn, status))
+        return rlk_ok(err); /* another time */
+    return status == ROWLOCK_OK && q.found ? lite_call_until(conn, look, &q, deadline_us, err)
+                                           : status;
 }

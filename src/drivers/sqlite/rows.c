@@ -101,8 +101,6 @@ static int delete_rows(lite_conn *conn, const reaping *r)
         status = delete_row(conn, r, name, length, &count);
         name += length;
     }
-    if (status == ROWLOCK_OK && count > 0)
-        status = lite_run(conn, SQL_CLOCK_FLOOR);
     if (status == ROWLOCK_OK)
         status = lite_commit(conn);
     if (status == ROWLOCK_OK)
@@ -204,10 +202,11 @@ void lite_range_set(lite_range *range, const rowlock_list_query *query)
 }
 
 /* The smallest name after this one is this one and a NUL. */
-static void go_on_after(listing *l, const rowlock_row *row)
+static void go_on_after(listing *l, const char *name, size_t length)
 {
-    memcpy(l->range.from, row->name, row->name_length + 1);
-    l->range.from_length = (int)row->name_length + 1;
+    memcpy(l->range.from, name, length);
+    l->range.from[length] = 0;
+    l->range.from_length = (int)length + 1;
 }
 
 int64_t lite_left_ms(int64_t us)
@@ -274,8 +273,10 @@ static int read_page(lite_conn *conn, void *payload)
 static int show_pages(lite_conn *conn, listing *l, rowlock_row_fn fn, void *payload,
                       uint32_t timeout_ms, rowlock_error *err)
 {
+    int64_t deadline_us = lite_deadline(timeout_ms);
+
     do {
-        int status = lite_call(conn, read_page, l, timeout_ms, err);
+        int status = lite_call_until(conn, read_page, l, deadline_us, err);
 
         if (status != ROWLOCK_OK)
             return status;
@@ -284,7 +285,7 @@ static int show_pages(lite_conn *conn, listing *l, rowlock_row_fn fn, void *payl
                 return ROWLOCK_OK;
         }
         if (l->count == PAGE)
-            go_on_after(l, &l->page[PAGE - 1].row);
+            go_on_after(l, l->page[PAGE - 1].row.name, l->page[PAGE - 1].row.name_length);
     } while (l->count == PAGE);
     return ROWLOCK_OK;
 }
@@ -298,6 +299,8 @@ int lite_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn, vo
     if (l.page == NULL)
         return rlk_fail_memory(err);
     lite_range_set(&l.range, query);
+    if (query->size >= sizeof *query && query->after != NULL)
+        go_on_after(&l, query->after, query->after_length);
     status = show_pages(conn, &l, fn, payload, timeout_ms, err);
     free(l.page);
     return status;

@@ -235,8 +235,19 @@ static int check_lock(lite_conn *conn, int changes)
         "closed a descriptor of it: close all connections and open them anew");
 }
 
+int64_t lite_deadline(uint32_t timeout_ms)
+{
+    return rlk_clock_us() + (int64_t)timeout_ms * 1000;
+}
+
 int lite_call(lite_conn *conn, int (*body)(lite_conn *conn, void *payload), void *payload,
               uint32_t timeout_ms, rowlock_error *err)
+{
+    return lite_call_until(conn, body, payload, lite_deadline(timeout_ms), err);
+}
+
+int lite_call_until(lite_conn *conn, int (*body)(lite_conn *conn, void *payload), void *payload,
+                    int64_t deadline_us, rowlock_error *err)
 {
     /* Of a transaction that was open before, all is unknown. */
     int changes = sqlite3_get_autocommit(conn->db) ? sqlite3_total_changes(conn->db) : -1;
@@ -246,8 +257,8 @@ int lite_call(lite_conn *conn, int (*body)(lite_conn *conn, void *payload), void
         return rlk_fail(err, ROWLOCK_ECONNECT, "the database file was moved or deleted");
     conn->err = err;
     conn->rc = SQLITE_OK;
-    conn->deadline_us = rlk_clock_us() + (int64_t)timeout_ms * 1000;
-    conn->lock_us = conn->lock_ms == 0 ? RLK_NEVER : rlk_clock_us() + (int64_t)conn->lock_ms * 1000;
+    conn->deadline_us = deadline_us;
+    conn->lock_us = conn->lock_ms == 0 ? RLK_NEVER : lite_deadline(conn->lock_ms);
     conn->lock_ms = 0;
     conn->clock_missing = 0;
     conn->committing = 0;

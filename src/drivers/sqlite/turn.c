@@ -29,7 +29,8 @@ typedef struct waiting {
     rowlock_op seen; /* the op as the last look or try has found it */
     lite_place place;
     int64_t start_us;
-    int64_t until_us;   /* 0: does not wait */
+    int64_t until_us; /* 0: does not wait */
+    int64_t deadline_us;
     int64_t silence_us; /* after that it looks although nobody has written */
     int64_t bury_us;    /* when to look for the dead */
     int64_t moved_us;   /* when the line was seen to move last */
@@ -163,11 +164,13 @@ static void note_pace(waiting *w, int64_t before)
 /* ---- turn */
 
 /* Looks, and tries if that is worth it. */
-static int step(lite_conn *conn, waiting *w, uint32_t timeout_ms, rowlock_error *err)
+static int step(lite_conn *conn, waiting *w, rowlock_error *err)
 {
     int64_t before = w->place.before;
-    int status = lite_call(conn, look, w, timeout_ms, err);
+    int status;
 
+    conn->lock_ms = LITE_TURN_WAIT_MS;
+    status = lite_call_until(conn, look, w, w->deadline_us, err);
     if (lite_was_locked_out(conn, status)) { /* where there is no log, a writer keeps out readers */
         lite_no_holder(&w->seen);
         return rlk_ok(err);
@@ -175,13 +178,14 @@ static int step(lite_conn *conn, waiting *w, uint32_t timeout_ms, rowlock_error 
     note_pace(w, before);
     if (status == ROWLOCK_OK && w->seen.is_queue && rlk_clock_us() >= w->bury_us) {
         w->bury_us = rlk_clock_us() + BURY_US;
-        status = lite_call(conn, bury, w, timeout_ms, err);
+        conn->lock_ms = LITE_TURN_WAIT_MS;
+        status = lite_call_until(conn, bury, w, w->deadline_us, err);
     }
     if (status != ROWLOCK_OK || !lite_is_turn(&w->place))
         return status;
     w->has_tried = 1;
     w->seen.waited_us = rlk_clock_us() - w->start_us;
-    return lite_take_turn(conn, &w->seen, timeout_ms, err);
+    return lite_take_turn(conn, &w->seen, w->deadline_us, err);
 }
 
 /* Only what is an answer: others may look at the name meanwhile. */
@@ -216,6 +220,7 @@ int lite_turn(void *state, rowlock_op *op, uint32_t wait_ms, const int *fds, int
     lite_conn *conn = state;
     waiting w = {.seen = *op,
                  .start_us = rlk_clock_us(),
+                 .deadline_us = lite_deadline(timeout_ms) + (int64_t)wait_ms * 1000,
                  .silence_us = SHORTEST_US,
                  .fds = fds,
                  .n_fds = n_fds};
@@ -226,8 +231,8 @@ int lite_turn(void *state, rowlock_op *op, uint32_t wait_ms, const int *fds, int
         w.bury_us = w.start_us + BURY_US;
     }
     w.moved_us = w.start_us;
-    while ((status = step(conn, &w, timeout_ms, err)) == ROWLOCK_OK &&
-           w.seen.status == ROWLOCK_BUSY && !w.is_ended && rlk_clock_us() < w.until_us) {
+    while ((status = step(conn, &w, err)) == ROWLOCK_OK && w.seen.status == ROWLOCK_BUSY &&
+           !w.is_ended && rlk_clock_us() < w.until_us) {
         if (w.place.before < NEAR)
             rest_near(conn, &w);
         else

@@ -124,7 +124,7 @@ static int take(lite_conn *conn, rowlock_op *op, int64_t now_us)
 }
 
 /* now_us is 0 if this is the first use since the boot. Should the transaction be rolled back, the
- * clock and the fences that it has given vanish together. */
+ * clock, its floor and the fences that it has given vanish together. */
 static int take_each(lite_conn *conn, rowlock_op *ops, size_t n, int64_t now_us, int *all)
 {
     int status = ROWLOCK_OK;
@@ -135,6 +135,8 @@ static int take_each(lite_conn *conn, rowlock_op *ops, size_t n, int64_t now_us,
         if (status == ROWLOCK_OK)
             status = lite_now(conn, &now_us);
     }
+    if (status == ROWLOCK_OK)
+        status = lite_clock_raise(conn, now_us);
     for (size_t i = 0; i < n && status == ROWLOCK_OK; i++) {
         status = take(conn, &ops[i], now_us);
         taken += ops[i].status == ROWLOCK_OK;

@@ -66,8 +66,10 @@ static void go_on_after(listing *l, const rowlock_waiter *waiter)
 static int show_pages(lite_conn *conn, listing *l, rowlock_waiter_fn fn, void *payload,
                       uint32_t timeout_ms, rowlock_error *err)
 {
+    int64_t deadline_us = lite_deadline(timeout_ms);
+
     do {
-        int status = lite_call(conn, read_page, l, timeout_ms, err);
+        int status = lite_call_until(conn, read_page, l, deadline_us, err);
 
         if (status != ROWLOCK_OK)
             return status;
