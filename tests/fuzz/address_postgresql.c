@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * libpq parses the address; nothing is connected to. */
+ * libpq parses the address; no name is looked up, and nothing is connected to. */
 #include "address.h"
 #include "pg.h"
+#include "resolve.h"
 
+const char *__wrap_rlk_resolve(rlk_addresses *out, const char *host, int64_t deadline);
 PGconn *__wrap_PQconnectStartParams(const char *const *keys, const char *const *values, int expand);
 
 static int is_secret;
+
+const char *__wrap_rlk_resolve(rlk_addresses *out, const char *host, int64_t deadline)
+{
+    (void)deadline;
+    MUST(!is_secret || strstr(host, SECRET) == NULL);
+    *out = (rlk_addresses){.count = 1, .text = {"127.0.0.1"}};
+    return strlen(host) % 2 == 0 ? NULL : "no such name";
+}
 
 /* What libpq would look up, and name in its messages. */
 PGconn *__wrap_PQconnectStartParams(const char *const *keys, const char *const *values, int expand)

@@ -16,9 +16,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint64_t fence = 0;
     cli_args args;
     const cli_option options[] = {
-        {'f', "flag", CLI_FLAG, &flag},        {'t', "text", CLI_TEXT, &string},
-        {'n', "number", CLI_NUMBER, &number},  {'d', "duration", CLI_DURATION, &ms},
-        {0, "fence", CLI_FENCE, &fence},       {'s', "secret-not-kept", CLI_TEXT, &secret},
+        {'f', "flag", CLI_FLAG, &flag},
+        {'t', "text", CLI_TEXT, &string},
+        {'n', "number", CLI_NUMBER, &number},
+        {'d', "duration", CLI_DURATION, &ms},
+        {0, "fence", CLI_FENCE, &fence},
+        {'s', "secret-not-kept", CLI_TEXT, &secret},
         CLI_OPTION_END,
     };
     const cli_command command = {.name = "fuzz", .summary = "", .help = ""};
