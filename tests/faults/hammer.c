@@ -84,7 +84,7 @@ static void *strike_on(void *argument)
     rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
     struct smith *s = argument;
 
-    options.wait_ms = 100;
+    options.wait_ms = 5000; /* a slow answer within it is no error */
     while (process_now_ms() < s->anvil->until_ms && s->result.errors < 10) {
         rowlock_lock *lock = NULL;
         rowlock_error err;
