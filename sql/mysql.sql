@@ -44,10 +44,18 @@
 -- What a connection sets. Lock waits are whole seconds in these servers: one for rows, two
 -- for a table that is being altered. MariaDB 11 refuses (error 1020) to lock a row that was changed
 -- after the statement had first looked at it, unless told not to: here that look decides nothing.
+-- The rest is settings whose global value would make statements fail, or cut their answers short: limits of
+-- rows and of time, updates "without a key", joins "too large", a COMMIT that hangs up or begins the next
+-- transaction, names that are sorted by their first bytes, inserts that lock a whole table, and another
+-- engine, which knows no locks, in place of the one that was asked for.
 -- name: session
 SET NAMES utf8mb4;
-SET SESSION sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', autocommit = 1,
-            innodb_lock_wait_timeout = 1, lock_wait_timeout = 2, group_concat_max_len = 1048576
+SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1,
+            innodb_lock_wait_timeout = 1, lock_wait_timeout = 2, group_concat_max_len = 1048576,
+            sql_select_limit = 18446744073709551615, sql_safe_updates = 0, sql_big_selects = 1,
+            completion_type = 0, max_sort_length = 1024, unique_checks = 1
+            /*M!100600 , max_statement_time = 0 */
+            /*!80000 , max_execution_time = 0 */
             /*M!110402 , innodb_snapshot_isolation = OFF */;
 SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET SESSION TRANSACTION READ WRITE;
@@ -1502,6 +1510,7 @@ SELECT HEX(CAST(CONVERT(CONCAT_WS(',', @@port, @@hostname, @@datadir /*!80000 , 
 
 -- The statements from here to "guard" run in sessions of the application's: in any database, sql_mode,
 -- character set, time zone and isolation level, one in each request. They use no variables and change none.
+-- Each SELECT has its own LIMIT, whatever sql_select_limit is.
 -- They need no SAVEPOINT: a statement that fails undoes itself alone, and going back to a savepoint
 -- would not give row locks back. None of them is a plain read, which would make the transaction's
 -- snapshot before the lock is had.
@@ -1596,7 +1605,7 @@ SET STATEMENT max_statement_time = ?, innodb_lock_wait_timeout = ?, time_zone = 
 -- Around lock_wait, on MySQL: where the session's own bound is not longer than the wait, it is made so,
 -- since its end (error 1205) may undo the transaction.
 -- name: timeout_read
-SELECT @@SESSION.innodb_lock_wait_timeout;
+SELECT @@SESSION.innodb_lock_wait_timeout LIMIT 1;
 
 -- name: timeout_set
 SET SESSION innodb_lock_wait_timeout = ?;
@@ -1649,7 +1658,8 @@ SELECT /*+ SET_VAR(time_zone = '+00:00') */
          LIMIT 1
         /*M!100600 LOCK IN SHARE MODE */
         /*!80000 FOR SHARE */
-        SKIP LOCKED) AS locked;
+        SKIP LOCKED) AS locked
+ LIMIT 1;
 
 -- The same when nothing was found, to tell a row that is locked from one that is gone: an error or
 -- no row. MySQL does not wait for it; MariaDB does for the few milliseconds of its bound.
@@ -1667,14 +1677,19 @@ SELECT /*+ SET_VAR(time_zone = '+00:00') */
            AND (?)
          LIMIT 1
         /*M!100600 LOCK IN SHARE MODE */
-        /*!80000 FOR SHARE NOWAIT */) AS locked;
+        /*!80000 FOR SHARE NOWAIT */) AS locked
+ LIMIT 1;
 
 -- When the library's own connection has its locks, it is given to the application: with the server's
--- settings, and a mark that tells this transaction from any later one.
+-- settings (but for those of COMMIT, which is ours), and a mark that tells this transaction from any later one.
 -- name: tx_ready
 SAVEPOINT rowlock;
 SET SESSION sql_mode = DEFAULT, time_zone = DEFAULT, innodb_lock_wait_timeout = DEFAULT,
-            lock_wait_timeout = DEFAULT, group_concat_max_len = DEFAULT
+            lock_wait_timeout = DEFAULT, group_concat_max_len = DEFAULT,
+            sql_select_limit = DEFAULT, sql_safe_updates = DEFAULT, sql_big_selects = DEFAULT,
+            max_sort_length = DEFAULT, unique_checks = DEFAULT
+            /*M!100600 , max_statement_time = DEFAULT */
+            /*!80000 , max_execution_time = DEFAULT */
             /*M!110402 , innodb_snapshot_isolation = DEFAULT */;
 
 -- Fails (error 1305) if the transaction that was marked has ended, and (1690) if the server is no primary.

@@ -25,6 +25,33 @@ static void assert_cycles(const char *address)
     rowlock_close(&client);
 }
 
+/* Several locks in one statement, absent at first and then free, the same as a transaction's; names
+ * that differ at their end alone. */
+static void assert_batches(const char *address)
+{
+    enum { N = 4, PAD = 100 };
+    rowlock_client *client = fault_open(address, NULL), *other = fault_open(address, NULL);
+    const char *names[N];
+    rowlock_lock *locks[N];
+    char text[N][160];
+    rowlock_tx *tx = NULL;
+    rowlock_error err;
+
+    for (int i = 0; i < N; i++) {
+        snprintf(text[i], sizeof(text[i]), "%0*d.%d", PAD, 0, i);
+        names[i] = text[i];
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_status(ROWLOCK_OK, rowlock_acquire_many(locks, client, names, N, NULL, &err), &err);
+        assert_status(ROWLOCK_BUSY, rowlock_tx_begin(&tx, other, names, N, NULL, &err), &err);
+        assert_status(ROWLOCK_OK, rowlock_release_many(NULL, locks, N, &err), &err);
+        assert_status(ROWLOCK_OK, rowlock_tx_begin(&tx, other, names, N, NULL, &err), &err);
+        assert_status(ROWLOCK_OK, rowlock_tx_commit(&tx, &err), &err);
+    }
+    rowlock_close(&other);
+    rowlock_close(&client);
+}
+
 static void assert_works(const char *address)
 {
     struct hammer_result result = hammer(address, 4, 4, 1000);
@@ -34,6 +61,7 @@ static void assert_works(const char *address)
                  result.status, result.message, result.wrongs);
     assert_true(result.grants > 0);
     assert_cycles(address);
+    assert_batches(address);
 }
 
 /* ---- PostgreSQL: standby and roles ----------------------------------------------------------- */
@@ -180,64 +208,121 @@ struct global {
     const char *name, *value;
 };
 
-/* What the server's global settings are while a test changes them. */
-static char saved[8][160];
-
 static const struct global globals[] = {
     {"autocommit", "0"},
     {"sql_mode", "'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT'"},
     {"time_zone", "'+05:45'"},
     {"character_set_server", "'latin1'"},
     {"completion_type", "'CHAIN'"},
+    {"completion_type", "'RELEASE'"},
     {"innodb_lock_wait_timeout", "1"},
     {"max_prepared_stmt_count", "0"},
+    {"sql_select_limit", "1"},
+    {"sql_safe_updates", "1"},
+    {"max_join_size", "1"}, /* and sql_big_selects = 0 by it */
+    {"max_sort_length", "8"},
+    {"unique_checks", "0"},
+    {"max_statement_time", "0.000001"}, /* MariaDB's, in seconds */
+    {"max_execution_time", "1"},        /* MySQL's, in milliseconds */
 };
 
 enum { GLOBALS = sizeof(globals) / sizeof(globals[0]) };
 
+/* What a setting was while a test changes it; "": it is not changed. */
+static char saved[GLOBALS][160];
+
+static int is_number(const char *text)
+{
+    return text[0] != '\0' && text[strspn(text, "0123456789.")] == '\0';
+}
+
+/* -1: this server does not know it. */
+static int change(int i)
+{
+    char sql[256], out[64];
+
+    snprintf(sql, sizeof(sql), "SELECT @@GLOBAL.%s", globals[i].name);
+    if (fault_sql_on(fault.backend.address, sql, saved[i], sizeof(saved[i])) != 0) {
+        saved[i][0] = '\0';
+        return -1;
+    }
+    saved[i][strcspn(saved[i], "\n")] = '\0';
+    snprintf(sql, sizeof(sql), "SET GLOBAL %s = %s", globals[i].name, globals[i].value);
+    return fault_sql_on(fault.backend.address, sql, out, sizeof(out));
+}
+
+static int restore(int i)
+{
+    char sql[256], out[64];
+
+    if (saved[i][0] == '\0')
+        return 0;
+    snprintf(sql, sizeof(sql), is_number(saved[i]) ? "SET GLOBAL %s = %s" : "SET GLOBAL %s = '%s'",
+             globals[i].name, saved[i]);
+    saved[i][0] = '\0';
+    return fault_sql_on(fault.backend.address, sql, out, sizeof(out));
+}
+
+/* Both families have all but one of them. */
 static void global_defaults(void **state)
 {
-    char sql[256];
+    int absent = 0;
 
     (void)state;
     fault_sql("SET GLOBAL TRANSACTION ISOLATION LEVEL SERIALIZABLE");
     print_message("isolation level serializable\n");
     assert_works(fault.backend.address);
     for (int i = 0; i < GLOBALS; i++) {
-        print_message("%s = %s\n", globals[i].name, globals[i].value);
-        snprintf(sql, sizeof(sql), "SET GLOBAL %s = %s", globals[i].name, globals[i].value);
-        fault_sql(sql);
-        assert_works(fault.backend.address);
+        int changed = change(i) == 0;
+
+        print_message("%s = %s%s\n", globals[i].name, globals[i].value,
+                      changed ? "" : ": not known here");
+        absent += !changed;
+        if (changed)
+            assert_works(fault.backend.address);
+        assert_int_equal(0, restore(i));
     }
+    assert_int_equal(1, absent);
 }
 
-static int save_globals(void **state)
+/* A server that makes tables of another engine, whatever is asked for: such a table locks nothing.
+ */
+static void other_engine(void **state)
 {
-    char sql[256];
+    char out[64];
 
     (void)state;
-    for (int i = 0; i < GLOBALS; i++) {
-        snprintf(sql, sizeof(sql), "SELECT @@GLOBAL.%s", globals[i].name);
-        if (fault_sql_on(fault.backend.address, sql, saved[i], sizeof(saved[i])) != 0)
-            return -1;
-        saved[i][strcspn(saved[i], "\n")] = '\0';
+    if (fault_sql_on(fault.backend.address, "SET GLOBAL enforce_storage_engine = 'MyISAM'", out,
+                     sizeof(out)) != 0) {
+        print_error("NOT TESTED: this server has no enforce_storage_engine, MariaDB has\n");
+        return;
     }
-    return 0;
+    assert_refused(ROWLOCK_EDRIVER, fault.backend.address, ROWLOCK_SCHEMA_CREATE,
+                   "settings_engine_", "ENGINE");
 }
 
-/* Back to what was saved; the isolation level to the server's own default. */
+static int restore_engine(void **state)
+{
+    char out[64];
+
+    (void)state;
+    fault_sql_on(fault.backend.address, "SET GLOBAL enforce_storage_engine = NULL", out,
+                 sizeof(out));
+    return fault_sql_on(fault.backend.address,
+                        "DROP TABLE IF EXISTS settings_engine_locks, settings_engine_waiters, "
+                        "settings_engine_schema, settings_engine_floor",
+                        out, sizeof(out));
+}
+
+/* Also after a failure. The isolation level becomes the server's own default. */
 static int restore_globals(void **state)
 {
-    char sql[256], out[64];
+    char out[64];
     int failed = 0;
 
     (void)state;
-    for (int i = 0; i < GLOBALS; i++) {
-        int number = saved[i][strspn(saved[i], "0123456789")] == '\0' && saved[i][0] != '\0';
-        snprintf(sql, sizeof(sql), number ? "SET GLOBAL %s = %s" : "SET GLOBAL %s = '%s'",
-                 globals[i].name, saved[i]);
-        failed |= fault_sql_on(fault.backend.address, sql, out, sizeof(out));
-    }
+    for (int i = 0; i < GLOBALS; i++)
+        failed |= restore(i);
     failed |= fault_sql_on(fault.backend.address, "SET GLOBAL read_only = OFF", out, sizeof(out));
     failed |=
         fault_sql_on(fault.backend.address,
@@ -255,8 +340,9 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(role_read_only, drop_role),
     };
     const struct CMUnitTest mysql[] = {
-        cmocka_unit_test_setup_teardown(read_only_server, save_globals, restore_globals),
-        cmocka_unit_test_setup_teardown(global_defaults, save_globals, restore_globals),
+        cmocka_unit_test_teardown(read_only_server, restore_globals),
+        cmocka_unit_test_teardown(global_defaults, restore_globals),
+        cmocka_unit_test_teardown(other_engine, restore_engine),
     };
 
     if (argc == 2 && strcmp(argv[1], "mysql") == 0)

@@ -151,11 +151,14 @@ static void settings(void *session, char *out, size_t size)
 {
     char state[256];
     sql_run(session,
-            "SHOW SESSION VARIABLES WHERE Variable_name NOT LIKE '%gtid%' AND Variable_name NOT IN"
+            "SELECT v.* FROM /*M! information_schema */ /*!80000 performance_schema */"
+            ".session_variables AS v"
+            " WHERE v.variable_name NOT LIKE '%gtid%' AND v.variable_name NOT IN"
             " ('timestamp', 'rand_seed1', 'rand_seed2', 'last_insert_id', 'identity', 'insert_id',"
-            "  'error_count', 'warning_count', 'in_transaction', 'statement_id')",
+            "  'error_count', 'warning_count', 'in_transaction', 'statement_id')"
+            " LIMIT 10000",
             out, size);
-    sql_run(session, "SELECT DATABASE(), CONNECTION_ID()", state, sizeof(state));
+    sql_run(session, "SELECT DATABASE(), CONNECTION_ID() LIMIT 1", state, sizeof(state));
     backend_append(out, size, state);
 }
 
@@ -211,7 +214,7 @@ static const struct backend_mood moods[] = {
     {"character sets that differ",
      .before = LIST("SET NAMES utf8mb4", "SET character_set_connection = utf32"), .begin = "BEGIN"},
     {"limits", .begin = "BEGIN",
-     .inside = LIST("SET sql_select_limit = 1", "SET sql_safe_updates = 1")},
+     .inside = LIST("SET sql_select_limit = 0", "SET sql_safe_updates = 1")},
     {"time zone", .before = LIST("SET time_zone = '+13:00'"), .begin = "BEGIN"},
     {"time that stands still", .before = LIST("SET timestamp = 1000000000"), .begin = "BEGIN"},
     {.name = NULL}};

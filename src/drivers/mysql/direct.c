@@ -8,8 +8,7 @@
 #define MARKED_US INT64_C(1000000)
 
 /* After a transaction of the application's the session is to be set up again first. And no
- * transaction may be open, in which a statement would not be its own: with completion_type CHAIN,
- * there is one after every COMMIT. */
+ * transaction may be open, in which a statement would not be its own. */
 int my_is_direct(const my_conn *conn)
 {
     return !conn->foreign && !my_has_transaction(conn->mysql);

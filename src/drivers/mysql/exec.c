@@ -219,9 +219,22 @@ static const char *advice(const my_errno_class *class)
     return NULL;
 }
 
+/* Of the options that prevent a statement one is of primaries that were demoted: another server may
+ * take it. */
+static my_errno_class class_of(MYSQL *mysql)
+{
+    enum { OPTION_PREVENTS = 1290 };
+    int code = (int)mysql_errno(mysql);
+
+    if (code == OPTION_PREVENTS && strstr(mysql_error(mysql), "read-only") == NULL &&
+        strstr(mysql_error(mysql), "read_only") == NULL)
+        return (my_errno_class){code, ROWLOCK_EDRIVER, 0};
+    return classify(code);
+}
+
 static int server_error(my_conn *conn, int64_t deadline, rowlock_error *err)
 {
-    my_errno_class class = classify((int)mysql_errno(conn->mysql));
+    my_errno_class class = class_of(conn->mysql);
     const char *what = advice(&class);
     char state[6] = "";
 
