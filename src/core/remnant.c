@@ -46,7 +46,7 @@ static int find(remnants *r, rowlock_client *client, rlk_tenure *const *wanted, 
     size_t found;
     int has_room = 1;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     found = count(client, wanted, n);
     if (found > 0)
         has_room = reserve(r, found);
@@ -61,7 +61,7 @@ static int find(remnants *r, rowlock_client *client, rlk_tenure *const *wanted, 
         r->tenures[r->n] = tenure;
         r->wanted[r->n++] = i;
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return has_room;
 }
 
@@ -78,7 +78,7 @@ static size_t settle(remnants *r, rowlock_client *client, rowlock_op *ops)
 {
     size_t live = 0;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     for (size_t i = 0; i < r->n; i++) {
         const rowlock_op *op = &r->ops[i];
 
@@ -90,16 +90,16 @@ static size_t settle(remnants *r, rowlock_client *client, rowlock_op *ops)
                     op->status == ROWLOCK_OK ? op->remaining_us : 0);
         live++;
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return live;
 }
 
 static void discard(remnants *r, rowlock_client *client)
 {
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     for (size_t i = 0; i < r->n; i++)
         rlk_tenure_unref(r->tenures[i]);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     free(r->tenures);
     free(r->ops);
     free(r->wanted);
