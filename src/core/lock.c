@@ -410,6 +410,9 @@ void rlk_handle_free(rowlock_lock *lock, int is_forked)
     rowlock_client *client = lock->client;
 
     if (!is_forked) {
+        /* Close has not found the bell of a tenure whose place in the table another has taken. */
+        if (atomic_load(&client->closed))
+            rlk_bell_drop(client, lock->tenure);
         rlk_mutex_lock(&client->mutex);
         rlk_tenure_unref(lock->tenure);
         client->handles--;
