@@ -13,7 +13,7 @@
 enum { KEPT = 512, POISON = 0xdd, MOST_POISON = 2048 };
 
 typedef struct block {
-    uint64_t magic;
+    _Alignas(max_align_t) uint64_t magic;
     size_t size;
     struct block *next, *previous;
     sim_process *process;
@@ -199,10 +199,11 @@ char *__wrap_strdup(const char *string)
 
 void __wrap_free(void *memory)
 {
-    block *b = (block *)memory - 1;
+    block *b;
 
     if (memory == NULL)
         return;
+    b = (block *)memory - 1;
     if (b->magic != MAGIC)
         sim_fail("memory", "a pointer is freed that is none, or was freed before");
     else
