@@ -346,12 +346,33 @@ void net_retry(void)
     retry_blocked();
 }
 
+static void on_cut(void *arg)
+{
+    sim_request *r = arg;
+
+    if (r->is_given_up || r->is_answered || r->session->process->is_dead)
+        return;
+    r->is_cut = 1;
+    sched_wake(r, 1);
+}
+
+/* There is no such session: the server says so, as a rule. */
+static void reset(sim_request *r)
+{
+    net_trouble(sim_now + r->bound_us);
+    if (rng_below(&sim_network, 4) != 0)
+        sched_at(to_client(r->session), on_cut, r);
+}
+
 static void on_arrival(void *arg)
 {
     sim_request *r = arg;
 
-    if (r->incarnation != incarnation || (r->session->is_ended && !r->is_repeat))
+    if (r->incarnation != incarnation || (r->session->is_ended && !r->is_repeat)) {
+        if (!r->is_repeat)
+            reset(r);
         return;
+    }
     r->since_us = sim_now;
     if (carry_out(r, 0)) {
         retry_blocked();
@@ -367,16 +388,6 @@ static void on_cancel(void *arg)
 {
     ((sim_request *)arg)->is_cancelled = 1;
     retry_blocked();
-}
-
-static void on_cut(void *arg)
-{
-    sim_request *r = arg;
-
-    if (r->is_given_up || r->is_answered || r->session->process->is_dead)
-        return;
-    r->is_cut = 1;
-    sched_wake(r, 1);
 }
 
 /* ---- the call ---- */

@@ -63,14 +63,15 @@ static void check_status(int rc, int64_t wait_ms, const rowlock_error *err)
 /* What is certainly not held must not be there: the row has no attempt of this call, unless one of
  * its requests may still be on its way. */
 static void check_certain(sim_thread *t, int rc, int name, uint64_t first_attempt,
-                          const char *owner)
+                          int64_t since_time, const char *owner)
 {
     const sim_row *row = model_find(sim_name(name), strlen(sim_name(name)));
     uint64_t number = 0;
 
     if (rc != ROWLOCK_ECONNECT || row == NULL || !model_is_live(row) || owner != NULL ||
         t->app->options.owner != NULL || t->app->client == NULL || sim.chance[FAULT_LATE] > 0 ||
-        sim.chance[FAULT_REPEAT] > 0)
+        sim.chance[FAULT_REPEAT] > 0 || sim.chance[FAULT_CLOCK_BACK] > 0 ||
+        row->acquire_time < since_time)
         return;
     for (int i = 8; i < ROWLOCK_ATTEMPT_SIZE; i++)
         number = number << 8 | row->attempt[i];
@@ -91,6 +92,7 @@ static int acquire(sim_thread *t, int name, int64_t wait_ms, rowlock_cancel *can
     sim_call call;
     int64_t bound = cancel != NULL ? RLK_NEVER : wait_bound(t->app, wait_ms);
     uint64_t first;
+    int64_t since_time = model_now();
     int rc;
 
     if (t->n_held == MOST_HELD || !app_enter(t))
@@ -111,7 +113,7 @@ static int acquire(sim_thread *t, int name, int64_t wait_ms, rowlock_cancel *can
         invariants_wait_over(&wait);
     if (rc == ROWLOCK_OK)
         hold_add(t, hold, lock, name, call.true_us, &o);
-    check_certain(t, rc, name, first, o.owner);
+    check_certain(t, rc, name, first, since_time, o.owner);
     app_leave(t);
     call_ends(&call, rc, bound, wait_ms == 0 && sim.limit == 0);
     check_status(rc, wait_ms, &err);
@@ -283,7 +285,8 @@ static void op_renew(sim_thread *t)
     call_begins(&call, is_ensure ? "ensure" : "renew");
     rc = is_ensure ? rowlock_ensure(hold->lock, rng_between(RNG, 1, 3000), &err)
                    : rowlock_renew(hold->lock, ttl_ms, &err);
-    call_ends(&call, rc, app_call_us(t->app), 1);
+    /* Why it is lost is asked for on a connection that need not be there. */
+    call_ends(&call, rc, app_call_us(t->app), rc == ROWLOCK_OK || sim.limit == 0);
     if (rc != err.status || rc == ROWLOCK_TIMEOUT || rc == ROWLOCK_CANCELLED)
         sim_fail("status", "renew is %d, err says %d", rc, err.status);
     if (rc == ROWLOCK_LOST && rowlock_check(hold->lock) == ROWLOCK_OK)
@@ -385,7 +388,7 @@ static void op_offer(sim_thread *t)
     if (acquire(t, name_of(t), 0, NULL) != ROWLOCK_OK)
         return;
     hold = t->held[t->n_held - 1];
-    if (hold->is_left_to_callback || hold->handle->is_renewed || t->app->is_closing)
+    if (hold->is_left_to_callback || hold->lock->renew || t->app->is_closing)
         return;
     offer.is_open = 1;
     offer.is_taken = 0;

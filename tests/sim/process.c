@@ -35,11 +35,23 @@ int64_t process_true_time(const sim_process *p, int64_t local_us)
     return since * 1000000 / (1000000 + p->drift_ppm) + 1;
 }
 
+int64_t process_stalled(const sim_process *p)
+{
+    return p->stalled_us - (p->stall_end_us > sim_now ? p->stall_end_us - sim_now : 0);
+}
+
+void process_stall(sim_process *p, int64_t us)
+{
+    p->stalled_us += us;
+    if (sim_now + us > p->stall_end_us)
+        p->stall_end_us = sim_now + us;
+}
+
 void process_pause(sim_process *p, int64_t us)
 {
     int64_t until = sim_now + us;
 
-    p->stalled_us += us;
+    process_stall(p, us);
     if (until > p->paused_until_us)
         p->paused_until_us = until;
 }

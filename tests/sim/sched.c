@@ -344,7 +344,7 @@ void sched_yield_point(void)
                                                       : rng_between(&sim_schedule, 50, 20000);
 
         task->not_before_us = sim_now + us;
-        task->process->stalled_us += us;
+        process_stall(task->process, us);
         trace("%s is not scheduled for %lld us", task->name, (long long)us);
     }
     to_scheduler(task, 0);

@@ -158,7 +158,8 @@ struct sim_process {
     int is_dead, is_stranger;
     int64_t paused_until_us;      /* true time */
     int64_t offset_us, drift_ppm; /* of its clock */
-    int64_t stalled_us;           /* for so long it, or threads of it, were not run in all */
+    int64_t stalled_us;           /* for so long it, or threads of it, were not run in all, */
+    int64_t stall_end_us;         /* and until this true time, which is counted already */
     int64_t partitioned_until_us;
     int64_t next_malloc_failure; /* allocations until one fails; 0: none does */
     uint32_t sessions;
@@ -174,6 +175,8 @@ sim_process *process_new(int index);
 int64_t process_clock(const sim_process *process);
 int64_t process_true_time(const sim_process *process,
                           int64_t local_us); /* of its clock's reading */
+int64_t process_stalled(const sim_process *process); /* until now */
+void process_stall(sim_process *process, int64_t us); /* a thread of it is not run */
 void process_pause(sim_process *process, int64_t us);
 
 /* ---- memory (memory.c) ---- */

@@ -122,7 +122,9 @@ void hold_add(sim_thread *t, sim_hold *hold, rowlock_lock *lock, int name, int64
 {
     hold->lock = lock;
     hold->handle = invariants_add(lock, name, since_us);
-    hold->handle->is_renewed = options->renew;
+    hold->handle->is_renewed =
+        options->renew && (options->ttl_ms == 0 ? t->app->options.ttl_ms : options->ttl_ms) >
+                              t->app->options.call_timeout_ms * 3 / 2;
     if (options->max_hold_ms != 0)
         invariants_max_held(hold->handle);
     hold->handle->has_callback = options->on_lost != NULL;
