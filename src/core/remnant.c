@@ -123,11 +123,11 @@ int rlk_remnants_look(int *has_remnant, rowlock_client *client, rlk_tenure *cons
     int rc = find(&r, client, wanted, n) ? ROWLOCK_OK : rlk_fail_memory(err);
 
     *has_remnant = 0;
-    if (rc == ROWLOCK_OK && r.n == 0)
+    if (rc == ROWLOCK_OK && r.tenures == NULL)
         return rc;
-    if (rc == ROWLOCK_OK)
+    if (rc == ROWLOCK_OK && r.n > 0) /* else their time has just passed */
         rc = ask(&r, client, bound_us, err);
-    if (rc == ROWLOCK_OK) {
+    if (rc == ROWLOCK_OK && r.n > 0) {
         for (size_t i = 0; i < n; i++)
             ops[i].status = ROWLOCK_OK;
         *has_remnant = settle(&r, client, ops) > 0;
