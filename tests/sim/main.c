@@ -77,7 +77,7 @@ static int run_apart(uint64_t seed, const sim_cut *cut, int is_traced)
             _exit(3);
         run_world(&common->result, seed, cut);
         fflush(stdout);
-        _exit(common->result.failed[0] != '\0');
+        exit(common->result.failed[0] != '\0');
     }
     if (child < 0 || waitpid(child, &status, 0) < 0)
         exit(3);
@@ -109,10 +109,10 @@ static int run_many(const options *o, uint64_t first)
             run_world(&common->result, seed, &o->cut);
             add_up();
             if (common->result.failed[0] != '\0')
-                _exit(1);
+                exit(1);
             if ((o->seconds > 0 && now() - start > o->seconds) ||
                 (o->simulated > 0 && (double)common->simulated_us / 1e6 > o->simulated))
-                _exit(0);
+                exit(0);
         }
     }
     if (child < 0 || waitpid(child, &status, 0) < 0)
@@ -254,8 +254,11 @@ static void report(const options *o, uint64_t seed)
     char failed[32], first[512];
 
     cut = o->cut;
+    snprintf(failed, sizeof failed, "%s", common->result.failed);
+    snprintf(first, sizeof first, "%s", common->result.failure);
     if (!run_apart(seed, &cut, 0)) {
-        printf("seed %llu failed, and does not when it is run alone\n", (unsigned long long)seed);
+        printf("FAILED: seed %llu, and not when it is run alone: %s: %s\n",
+               (unsigned long long)seed, failed, first);
         return;
     }
     snprintf(failed, sizeof failed, "%s", common->result.failed);

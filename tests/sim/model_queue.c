@@ -227,7 +227,7 @@ int model_turn(sim_request *r, int is_last)
 {
     rowlock_op *op = r->ops;
     const sim_row *row = model_find(op->name, op->name_length);
-    int64_t waited = sim_now - r->since_us;
+    int64_t waited = sim_now - r->since_us; /* a driver measures it by its own host's clock */
 
     op->waited_us = 0;
     if (r->wait_us > 0 && op->before != 0 && bell_of(op->before) != NULL) {
@@ -244,7 +244,7 @@ int model_turn(sim_request *r, int is_last)
     }
     model_take_one(op);
     if (op->status == ROWLOCK_OK) {
-        op->waited_us = waited;
+        op->waited_us = waited + waited * r->session->process->drift_ppm / 1000000 - 1;
         op->rings = (uint8_t)rings_on(r->session, op->ticket);
     } else {
         place(op, r->session);

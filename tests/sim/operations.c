@@ -376,6 +376,11 @@ static struct {
     const sim_process *by;
 } offer;
 
+void operations_reset(void)
+{
+    memset(&offer, 0, sizeof offer);
+}
+
 /* Its hold is given back once: by who adopts it. This one lets go when its own lease has ended, or
  * when nobody wants it. */
 static void op_offer(sim_thread *t)

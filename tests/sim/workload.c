@@ -403,6 +403,7 @@ void workload_start(void)
     apps_running = 0;
     apps_pending = sim.processes;
     entering_count = listed_count = 0;
+    operations_reset();
     for (int i = 0; i < sim.processes; i++)
         start_process((void *)(intptr_t)i);
     nemesis_start();

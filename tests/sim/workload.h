@@ -55,6 +55,7 @@ typedef struct sim_operation {
 extern const sim_operation sim_operations[];
 extern const size_t sim_operation_count;
 extern uint64_t sim_operation_counts[64];
+void operations_reset(void);
 
 /* Starts the processes; is everything over? */
 void workload_start(void);
