@@ -117,6 +117,9 @@ static int run_many(const options *o, uint64_t first)
     }
     if (child < 0 || waitpid(child, &status, 0) < 0)
         exit(3);
+    if (WIFSIGNALED(status))
+        snprintf(common->result.failure, sizeof common->result.failure, "%s",
+                 strsignal(WTERMSIG(status)));
     return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
 }
 

@@ -38,7 +38,7 @@ void model_reset(void)
     model_row_count = highest_count = 0;
     model_step_us = 0;
     floor_fence = 0;
-    version = 1;
+    version = sim.has_tables;
     model_tx_reset();
     model_queue_reset();
     model_flush();
