@@ -404,12 +404,23 @@ static int give_up(acquisition *a, int rc, rowlock_error *err)
     return rc;
 }
 
+/* A wait whose last request could not be sent in time, after the lock was seen to be held. */
+static int is_over(const acquisition *a, const rowlock_error *err)
+{
+    return a->busy.name != NULL && rlk_clock_us() >= a->wait.until_us && rlk_is_no_time(err);
+}
+
 static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
 {
-    int rc = acquire_within(a, 0, out, err);
+    rowlock_error local;
+    int rc;
 
+    err = err == NULL ? &local : err;
+    rc = acquire_within(a, 0, out, err);
     while (may_go_on(a))
         rc = acquire_within(a, 1, out, err);
+    if (rc == ROWLOCK_ECONNECT && a->options.wait_ms != 0 && is_over(a, err))
+        rc = rlk_report_busy(a->options.holder, ROWLOCK_TIMEOUT, &a->busy, err);
     return rc != ROWLOCK_OK && a->was_late ? give_up(a, rc, err) : rc;
 }
 

@@ -32,6 +32,7 @@ static rowlock_client *client, *other;
 static rowlock_lock *held, *theirs;
 static enum slot hanging;
 static int reached;
+static int64_t open_takes_us;
 
 static int hang(enum slot slot, int64_t ms, rowlock_error *err)
 {
@@ -46,6 +47,7 @@ static int hang(enum slot slot, int64_t ms, rowlock_error *err)
 static int hang_open(void *conn, const rowlock_config *config, uint32_t timeout_ms,
                      rowlock_error *err)
 {
+    fake_clock_advance_us(open_takes_us);
     return hang(OPEN, timeout_ms, err) ? ROWLOCK_ECONNECT
                                        : fake.open(conn, config, timeout_ms, err);
 }
@@ -141,6 +143,7 @@ static int set_up(void **state)
     driver.prepare = hang_prepare;
     driver.lock = hang_lock;
     hanging = NOTHING;
+    open_takes_us = 0;
     assert_status(OK, rowlock_open(&client, &driver, "fake", NULL, NULL));
     client->watch.is_by_hand = 1;
     other = open_client();
@@ -243,6 +246,19 @@ static void test_short_wait_leaves_time_for_an_answer(void **state)
     fake_slow(0, 0);
 }
 
+/* The connection to queue on takes all the time that there is: nothing more is sent. */
+static void test_lock_that_was_seen_held_is_a_timeout(void **state)
+{
+    (void)state;
+    theirs = hold(other, "b", 600000, "them");
+    assert_status(BUSY, try_acquire(0, 0)); /* opens the first connection */
+    open_takes_us = 400 * MS;
+    assert_status(TIMEOUT, try_acquire(200, 0));
+    rlk_pool_close_idle(client);
+    assert_status(ECONNECT, try_acquire(200, 0)); /* not seen */
+    open_takes_us = 0;
+}
+
 /* ---- what is held ---- */
 
 static void hold_after_a_wait(void)
@@ -330,6 +346,7 @@ int main(void)
         CASE(test_acquire_returns_in_time),
         CASE(test_acquire_that_does_not_wait_has_the_timeout_of_a_call),
         CASE(test_short_wait_leaves_time_for_an_answer),
+        CASE(test_lock_that_was_seen_held_is_a_timeout),
         CASE(test_release_returns_in_time),
         CASE(test_renew_and_force_return_in_time),
         CASE(test_transaction_begins_in_time),
