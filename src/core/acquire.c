@@ -405,9 +405,11 @@ static int give_up(acquisition *a, int rc, rowlock_error *err)
 }
 
 /* A wait whose last request could not be sent in time, after the lock was seen to be held. */
-static int is_over(const acquisition *a, const rowlock_error *err)
+static int is_over(const acquisition *a, int rc, const rowlock_error *err)
 {
-    return a->busy.name != NULL && rlk_clock_us() >= a->wait.until_us && rlk_is_no_time(err);
+    return (rc == ROWLOCK_ECONNECT || rc == ROWLOCK_EDRIVER) &&
+           err->native_code == ROWLOCK_NATIVE_NO_TIME && a->options.wait_ms != 0 &&
+           a->busy.name != NULL && rlk_clock_us() >= a->wait.until_us;
 }
 
 static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
@@ -419,7 +421,7 @@ static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
     rc = acquire_within(a, 0, out, err);
     while (may_go_on(a))
         rc = acquire_within(a, 1, out, err);
-    if (rc == ROWLOCK_ECONNECT && a->options.wait_ms != 0 && is_over(a, err))
+    if (is_over(a, rc, err))
         rc = rlk_report_busy(a->options.holder, ROWLOCK_TIMEOUT, &a->busy, err);
     return rc != ROWLOCK_OK && a->was_late ? give_up(a, rc, err) : rc;
 }

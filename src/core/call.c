@@ -3,8 +3,6 @@
  * One call on the database: retries, reconnects, and the honest answer at the end. The same
  * arguments go out each time, attempts included, so that a request that was carried out although
  * its answer was lost is not carried out twice. */
-#include <string.h>
-
 #include "core.h"
 #include "random.h"
 
@@ -55,16 +53,10 @@ static void tell_reconnect(rowlock_client *client)
                                           .kind = ROWLOCK_EVENT_RECONNECTED});
 }
 
-static const char no_time_text[] = "the time was up before the request could be sent";
-
 static int no_time(rowlock_error *err)
 {
-    return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1, "%s", no_time_text);
-}
-
-int rlk_is_no_time(const rowlock_error *err)
-{
-    return err->status == ROWLOCK_ECONNECT && strcmp(err->message, no_time_text) == 0;
+    return rlk_fail_native(err, ROWLOCK_ECONNECT, ROWLOCK_NATIVE_NO_TIME, NULL, 1,
+                           "the time was up before the request could be sent");
 }
 
 /* One try. *again: it failed in a way that leaves room for another. */

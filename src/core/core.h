@@ -364,9 +364,6 @@ typedef int (*rlk_call_fn)(rowlock_client *client, void *conn, uint32_t timeout_
 int rlk_call(rowlock_client *client, int64_t bound_us, rlk_call_fn fn, void *arg, rlk_sent *sent,
              rowlock_error *err);
 
-/* Did a call fail only because its time was up, with nothing sent? */
-int rlk_is_no_time(const rowlock_error *err);
-
 /* EUNKNOWN, for what err says (not NULL), after a request whose answer was lost. */
 int rlk_unknown(rowlock_error *err);
 

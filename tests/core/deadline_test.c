@@ -246,7 +246,12 @@ static void test_short_wait_leaves_time_for_an_answer(void **state)
     fake_slow(0, 0);
 }
 
-/* The connection to queue on takes all the time that there is: nothing more is sent. */
+static void lose_connections(void)
+{
+    rlk_pool_close_idle(client);
+}
+
+/* The second connection takes all the time that there is: nothing more is sent. */
 static void test_lock_that_was_seen_held_is_a_timeout(void **state)
 {
     (void)state;
@@ -254,6 +259,9 @@ static void test_lock_that_was_seen_held_is_a_timeout(void **state)
     assert_status(BUSY, try_acquire(0, 0)); /* opens the first connection */
     open_takes_us = 400 * MS;
     assert_status(TIMEOUT, try_acquire(200, 0));
+    fake_clock_on_sleep(lose_connections);
+    assert_status(TIMEOUT, try_acquire(200, 1));
+    fake_clock_on_sleep(NULL);
     rlk_pool_close_idle(client);
     assert_status(ECONNECT, try_acquire(200, 0)); /* not seen */
     open_takes_us = 0;

@@ -50,12 +50,6 @@ static int leave(struct player *p)
     return p->pair->errors == 0 ? 0 : 1;
 }
 
-/* What a short wait may end with on a machine that has much else to do. */
-static int is_slow(int status)
-{
-    return status == ROWLOCK_ECONNECT || status == ROWLOCK_EUNKNOWN;
-}
-
 static int take(struct player *p, rowlock_lock **out, int64_t ttl_ms, int64_t wait_ms)
 {
     rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
@@ -65,8 +59,9 @@ static int take(struct player *p, rowlock_lock **out, int64_t ttl_ms, int64_t wa
     options.ttl_ms = ttl_ms;
     options.wait_ms = wait_ms;
     status = rowlock_acquire(out, p->client, p->name, &options, &err);
+    /* A short one may have too little time, on a machine that has much else to do. */
     if (status != ROWLOCK_OK && status != ROWLOCK_TIMEOUT &&
-        (wait_ms == PATIENCE_MS || !is_slow(status)))
+        (wait_ms == PATIENCE_MS || !err.retryable))
         complain(p, "acquire", status, err.message);
     return status;
 }
