@@ -416,6 +416,9 @@ void rlk_handle_free(rowlock_lock *lock, int is_forked)
     rowlock_client *client = lock->client;
 
     if (!is_forked) {
+        /* A tenure that had left the table has kept its bell when the client was closed. */
+        if (atomic_load(&client->closed))
+            rlk_bell_drop(client, lock->tenure);
         pthread_mutex_lock(&client->mutex);
         rlk_tenure_unref(lock->tenure);
         client->handles--;
