@@ -15,11 +15,12 @@ static uint32_t left_ms(int64_t until_us)
     return left_us > 0 ? (uint32_t)(left_us / 1000) : 0;
 }
 
-static int renew_stale(rowlock_client *client, rowlock_op *ops, size_t n)
+static int renew_stale(rowlock_client *client, rowlock_op *ops, size_t n, int *any_granted)
 {
     int any = 0;
 
     for (size_t i = 0; i < n; i++) {
+        *any_granted |= ops[i].status == ROWLOCK_OK;
         if (ops[i].status != ROWLOCK_LOST)
             continue;
         rlk_new_attempt(ops[i].attempt, client);
@@ -42,16 +43,17 @@ static void refuse(rowlock_op *ops, size_t n)
     }
 }
 
-/* What was granted is asked for again with its attempt, which changes nothing. */
+/* What was granted is asked for again with its attempt, which changes nothing; if that fails, it is
+ * not certain any more that nothing was done. */
 static int again(rowlock_client *client, void *conn, rowlock_op *ops, size_t n, int all,
                  int64_t until_us, rowlock_error *err)
 {
-    int rc = ROWLOCK_OK;
+    int rc = ROWLOCK_OK, any_granted = 0;
 
-    for (int i = 0; i < TRIES && rc == ROWLOCK_OK && renew_stale(client, ops, n); i++)
+    for (int i = 0; i < TRIES && rc == ROWLOCK_OK && renew_stale(client, ops, n, &any_granted); i++)
         rc = client->driver.acquire(conn, ops, n, all, left_ms(until_us), err);
     refuse(ops, n);
-    return rc;
+    return rc < 0 && any_granted ? rlk_unknown(err) : rc;
 }
 
 int rlk_send_acquire(rowlock_client *client, void *conn, rowlock_op *ops, size_t n, int all,
