@@ -110,6 +110,8 @@ typedef struct my_conn {
     my_told
         told[MY_TOLD_MAX]; /* by the statements of the last packet without rows, the first ones */
     size_t told_count;
+    uint8_t in_transaction; /* after the last statement that was answered */
+    uint8_t is_committed;   /* the last packet has ended a transaction: what fails then was late */
     /* prepared.c */
     uint8_t often[SQL_COUNT], rows_often[MY_ROWS_OFTEN / MY_ROWS_STEP + 1];
     int no_prepare; /* the server has refused to */
