@@ -260,7 +260,8 @@ int my_lock_rows(my_conn *conn, rowlock_op *ops, size_t n, uint32_t wait_ms, int
 
 /* A my_conn for one call on the application's connection; EINVAL or ECONNECT if it is not fit. Free
  * it with my_conn_free(), also after a failure. */
-int my_native_borrow(my_conn *out, const rowlock_target *target, rowlock_error *err);
+int my_native_borrow(my_conn *out, const rowlock_target *target, uint32_t timeout_ms,
+                     rowlock_error *err);
 
 /* Is one open, or will be as soon as something is done (autocommit off)? By the last answer. */
 int my_has_transaction(const MYSQL *mysql);
