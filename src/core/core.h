@@ -38,7 +38,7 @@ typedef struct rlk_tenure {
     uint8_t is_over;    /* lost, and not live in the database any more, as that has answered */
     uint8_t may_linger; /* the row may count a hold more than there are handles */
     uint8_t is_unknown; /* its acquire had no answer: `seen` is that attempt, no fence is known */
-    uint8_t is_release_pending; /* its last release failed: `owed` is that attempt */
+    uint8_t is_release_pending; /* its last release failed: `pending_attempt` is its */
     uint8_t pending_attempt[ROWLOCK_ATTEMPT_SIZE];
     uint32_t renewers;      /* handles that want it renewed */
     int64_t acquired_us;    /* local clock */

@@ -15,12 +15,11 @@ static uint32_t left_ms(int64_t until_us)
     return left_us > 0 ? (uint32_t)(left_us / 1000) : 0;
 }
 
-static int renew_stale(rowlock_client *client, rowlock_op *ops, size_t n, int *any_granted)
+static int renew_stale(rowlock_client *client, rowlock_op *ops, size_t n)
 {
     int any = 0;
 
     for (size_t i = 0; i < n; i++) {
-        *any_granted |= ops[i].status == ROWLOCK_OK;
         if (ops[i].status != ROWLOCK_LOST)
             continue;
         rlk_new_attempt(ops[i].attempt, client);
@@ -43,17 +42,30 @@ static void refuse(rowlock_op *ops, size_t n)
     }
 }
 
-/* What was granted is asked for again with its attempt, which changes nothing; if that fails, it is
- * not certain any more that nothing was done. */
+static int any_granted(const rowlock_op *ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].status == ROWLOCK_OK)
+            return 1;
+    }
+    return 0;
+}
+
+/* What was granted is asked for again with its attempt, which changes nothing. If that fails it may
+ * still be granted, whatever the driver says of the last call alone. */
 static int again(rowlock_client *client, void *conn, rowlock_op *ops, size_t n, int all,
                  int64_t until_us, rowlock_error *err)
 {
-    int rc = ROWLOCK_OK, any_granted = 0;
+    int is_granted = any_granted(ops, n), rc = ROWLOCK_OK;
 
-    for (int i = 0; i < TRIES && rc == ROWLOCK_OK && renew_stale(client, ops, n, &any_granted); i++)
+    for (int i = 0; i < TRIES && rc == ROWLOCK_OK && renew_stale(client, ops, n); i++) {
         rc = client->driver.acquire(conn, ops, n, all, left_ms(until_us), err);
+        is_granted |= rc == ROWLOCK_OK && any_granted(ops, n);
+    }
+    if (rc < 0 && is_granted)
+        return rlk_unknown(err);
     refuse(ops, n);
-    return rc < 0 && any_granted ? rlk_unknown(err) : rc;
+    return rc;
 }
 
 int rlk_send_acquire(rowlock_client *client, void *conn, rowlock_op *ops, size_t n, int all,
