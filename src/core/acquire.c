@@ -78,7 +78,7 @@ static void count_acquiring(acquisition *a, int is_counted)
 
 static void discard(acquisition *a)
 {
-    pthread_mutex_lock(&a->client->mutex);
+    rlk_mutex_lock(&a->client->mutex);
     count_acquiring(a, 0);
     for (size_t i = 0; i < a->n; i++) {
         if (a->tenures != NULL && a->tenures[i] != NULL)
@@ -86,7 +86,7 @@ static void discard(acquisition *a)
         if (a->locks != NULL)
             free(a->locks[i]);
     }
-    pthread_mutex_unlock(&a->client->mutex);
+    rlk_mutex_unlock(&a->client->mutex);
     free(a->ops);
     free(a->tenures);
     free(a->locks);
@@ -103,10 +103,10 @@ static int reserve(acquisition *a)
     a->order = calloc(a->n, sizeof *a->order);
     if (a->ops == NULL || a->tenures == NULL || a->locks == NULL || a->order == NULL)
         return 0;
-    pthread_mutex_lock(&a->client->mutex);
+    rlk_mutex_lock(&a->client->mutex);
     room = rlk_tenures_reserve(&a->client->tenures, a->n);
     count_acquiring(a, 1);
-    pthread_mutex_unlock(&a->client->mutex);
+    rlk_mutex_unlock(&a->client->mutex);
     return room;
 }
 
@@ -211,7 +211,7 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
             bound_hold(a->tenures[i], sent, a->options.max_hold_ms);
         rlk_tenure_prolong(a->tenures[i], deadline);
     }
-    pthread_mutex_lock(&a->client->mutex);
+    rlk_mutex_lock(&a->client->mutex);
     for (size_t i = 0; i < a->n; i++) {
         a->locks[i]->client = a->client;
         a->locks[i]->tenure = rlk_tenures_attach(&a->client->tenures, a->tenures[i]);
@@ -222,7 +222,7 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
         a->locks[i] = NULL;
     }
     rlk_watch_planned(a->client); /* another handle's tenure may have changed, or be over */
-    pthread_mutex_unlock(&a->client->mutex);
+    rlk_mutex_unlock(&a->client->mutex);
     rlk_count(&a->client->counters.acquired, a->n);
     for (size_t i = 0; i < a->n; i++)
         rlk_emit_tenure(a->client, ROWLOCK_EVENT_ACQUIRED, out[i]->tenure, now - a->since_us);
@@ -320,9 +320,9 @@ static int acquire_in_line(acquisition *a, rowlock_lock **out, rowlock_error *er
 
     a->out = out;
     if (!a->options.renew) { /* it is released on the connection that it waits on */
-        pthread_mutex_lock(&a->client->mutex);
+        rlk_mutex_lock(&a->client->mutex);
         count_acquiring(a, 0);
-        pthread_mutex_unlock(&a->client->mutex);
+        rlk_mutex_unlock(&a->client->mutex);
     }
     rc = rlk_queue_acquire(a->client, a->ops, a->n, &a->wait, was_granted, a, err);
     return rc == ROWLOCK_TIMEOUT && !a->is_granted ? time_is_up(a, out, err) : rc;
@@ -333,10 +333,10 @@ static int is_held(const acquisition *a)
 {
     int yes;
 
-    pthread_mutex_lock(&a->client->mutex);
+    rlk_mutex_lock(&a->client->mutex);
     yes = rlk_tenures_has(&a->client->tenures, a->tenures[0]) ||
           rlk_tenures_remnant(&a->client->tenures, a->tenures[0]) != NULL;
-    pthread_mutex_unlock(&a->client->mutex);
+    rlk_mutex_unlock(&a->client->mutex);
     return yes;
 }
 
@@ -417,7 +417,7 @@ static int is_over(const acquisition *a, int rc, const rowlock_error *err)
  * counted twice. */
 static void take_unknown_attempts(acquisition *a)
 {
-    pthread_mutex_lock(&a->client->mutex);
+    rlk_mutex_lock(&a->client->mutex);
     for (size_t i = 0; i < a->n; i++) {
         rlk_tenure *left = rlk_tenures_take_unknown(&a->client->tenures, a->tenures[i]);
 
@@ -428,13 +428,13 @@ static void take_unknown_attempts(acquisition *a)
         a->tenures[i]->row_until_us = left->row_until_us;
         rlk_tenure_unref(left);
     }
-    pthread_mutex_unlock(&a->client->mutex);
+    rlk_mutex_unlock(&a->client->mutex);
 }
 
 /* It had no answer, either, or has not asked: the next call of this owner is to know. */
 static void keep_unknown_attempts(acquisition *a, int rc)
 {
-    pthread_mutex_lock(&a->client->mutex);
+    rlk_mutex_lock(&a->client->mutex);
     for (size_t i = 0; i < a->n; i++) {
         rlk_tenure *tenure = a->tenures[i];
 
@@ -446,7 +446,7 @@ static void keep_unknown_attempts(acquisition *a, int rc)
         if (tenure->is_unknown)
             rlk_tenures_leave_behind(&a->client->tenures, tenure);
     }
-    pthread_mutex_unlock(&a->client->mutex);
+    rlk_mutex_unlock(&a->client->mutex);
 }
 
 static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
@@ -483,11 +483,11 @@ static int do_adopt(acquisition *a, rowlock_lock **out, rowlock_error *err)
 /* The last thing of all: from here on a handle may be reported lost, and released. */
 static void watch_all(rowlock_client *client, rowlock_lock **out, size_t n)
 {
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     for (size_t i = 0; i < n; i++)
         rlk_watch_add(client, out[i]);
     rlk_watch_planned(client);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
 }
 
 /* What the three public functions share: come in, check, run, clean up, leave. */

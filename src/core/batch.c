@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "thread.h"
-
 int rlk_load_send(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
                   rowlock_error *err)
 {

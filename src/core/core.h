@@ -7,15 +7,16 @@
 #ifndef RLK_CORE_H
 #define RLK_CORE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/types.h>
 
 #include "clock.h"
 #include "error.h"
+#include "event.h"
 #include "heap.h"
 #include "rowlock/driver.h"
+#include "thread.h"
 
 /* ---- tenures: what this process holds (tenure.c) ---- */
 
@@ -260,9 +261,9 @@ typedef struct rlk_worker {
     rowlock_client *client;
     const char *name;
     int64_t (*step)(rowlock_client *client); /* all that is due now; when to come again */
-    pthread_t thread;
+    rlk_thread thread;
     int is_running;
-    int wake_fd, timer_fd;
+    rlk_sleeper sleeper;
     _Atomic int64_t sleeps_until_us; /* 0: awake, and may have looked already */
 } rlk_worker;
 
@@ -278,7 +279,7 @@ typedef struct rlk_watch {
     rlk_heap planned, due; /* tenures to renew: by the time for it; at once, by deadline_us */
     rowlock_lock *untold, *last_untold; /* handles whose loss is to be told, in this order */
     rowlock_lock *calling; /* whose on_lost is being called; NULL: none, or it was released in it */
-    pthread_t caller;      /* by this thread */
+    uint64_t caller;       /* by this thread: rlk_thread_number() */
     int64_t reap_at_us, reap_pause_us;
     rowlock_mark reap_mark; /* of the pass that is under way */
     uint64_t reap_count;    /* deleted in it */
@@ -307,8 +308,8 @@ struct rowlock_client {
     atomic_int closed;
     int settling; /* close is alone with it, and its own retries are not to be cut short */
 
-    pthread_mutex_t mutex;  /* guards what follows */
-    pthread_cond_t changed; /* a connection came back, a call left */
+    rlk_mutex mutex;  /* guards what follows */
+    rlk_cond changed; /* a connection came back, a call left */
     rlk_conn *idle;
     uint32_t idle_count;
     uint32_t keeping;      /* connections in use by renewals and releases */

@@ -57,7 +57,7 @@ static int find(remnants *r, rowlock_client *client, rlk_tenure *const *wanted, 
     size_t found;
     int has_room = 1;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     found = count(client, wanted, n);
     if (found > 0)
         has_room = reserve(r, found);
@@ -74,7 +74,7 @@ static int find(remnants *r, rowlock_client *client, rlk_tenure *const *wanted, 
         r->any_pending |= tenure->is_release_pending;
         r->wanted[r->n++] = i;
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return has_room;
 }
 
@@ -91,7 +91,7 @@ static size_t settle(remnants *r, rowlock_client *client, rowlock_op *ops)
 {
     size_t live = 0;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     for (size_t i = 0; i < r->n; i++) {
         const rowlock_op *op = &r->ops[i];
 
@@ -103,16 +103,16 @@ static size_t settle(remnants *r, rowlock_client *client, rowlock_op *ops)
                     op->status == ROWLOCK_OK ? op->remaining_us : 0);
         live++;
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return live;
 }
 
 static void discard(remnants *r, rowlock_client *client)
 {
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     for (size_t i = 0; i < r->n; i++)
         rlk_tenure_unref(r->tenures[i]);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     free(r->tenures);
     free(r->ops);
     free(r->wanted);
@@ -139,7 +139,7 @@ static int ask(remnants *r, rowlock_client *client, int64_t bound_us, rowlock_er
 
 void rlk_release_failed(rowlock_client *client, rlk_tenure *tenure, const rowlock_op *op)
 {
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     if (tenure->handles > 0) {
         tenure->may_linger = 1;
     } else {
@@ -148,7 +148,7 @@ void rlk_release_failed(rowlock_client *client, rlk_tenure *tenure, const rowloc
         memcpy(tenure->seen, op->seen, sizeof tenure->seen);
         rlk_tenures_leave_behind(&client->tenures, tenure);
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
 }
 
 /* Sends it with its attempt, so that it is not counted twice. A row that is kept locked stays a
@@ -163,11 +163,11 @@ static int resend_release(rowlock_client *client, rlk_tenure *tenure, rowlock_op
     rc = no_unknown(rlk_send_release(client, op, 1, bound_us, &sent, err), err);
     if (rc != ROWLOCK_OK)
         return rc == ROWLOCK_EDRIVER ? ROWLOCK_OK : rc;
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     tenure->is_release_pending = 0;
     if (op->status != ROWLOCK_OK || op->hold_count == 0 || !tenure->may_linger)
         rlk_tenures_bury(&client->tenures, tenure);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return ROWLOCK_OK;
 }
 

@@ -79,10 +79,10 @@ static size_t gather(rowlock_client *client, int64_t now_us)
     size_t n = 0;
     rlk_tenure *tenure;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     while (find_due(watch, now_us)) { /* others may want the mutex */
-        pthread_mutex_unlock(&client->mutex);
-        pthread_mutex_lock(&client->mutex);
+        rlk_mutex_unlock(&client->mutex);
+        rlk_mutex_lock(&client->mutex);
     }
     while (n < RLK_RENEW_BATCH && (tenure = next_due(watch, now_us, n > 0)) != NULL) {
         if (rlk_tenure_is_lost(tenure) || atomic_load(&tenure->is_last))
@@ -90,7 +90,7 @@ static size_t gather(rowlock_client *client, int64_t now_us)
         tenure->refs++;
         watch->tenures[n++] = tenure;
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return n;
 }
 
@@ -103,7 +103,7 @@ static size_t collect(rowlock_client *client, int64_t now_us, int64_t *deadline_
     *deadline_us = RLK_NEVER;
     if (n > 1)
         qsort(watch->tenures, n, sizeof(rlk_tenure *), rlk_tenure_by_name);
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     for (size_t i = 0; i < n; i++) {
         rlk_tenure *tenure = watch->tenures[i];
 
@@ -120,7 +120,7 @@ static size_t collect(rowlock_client *client, int64_t now_us, int64_t *deadline_
         if (atomic_load(&tenure->deadline_us) < *deadline_us)
             *deadline_us = atomic_load(&tenure->deadline_us);
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return unique;
 }
 
@@ -148,12 +148,12 @@ static int64_t next_renewal(rowlock_client *client)
 {
     int64_t next = RLK_NEVER;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     if (client->watch.due.first != NULL)
         next = 0;
     else if (client->watch.planned.first != NULL)
         next = client->watch.planned.first->key;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return next;
 }
 
@@ -183,16 +183,16 @@ static size_t settle_all(rowlock_client *client, size_t n, const rlk_sent *sent,
     rlk_watch *watch = &client->watch;
     size_t renewed = 0;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     for (size_t i = 0; i < n; i++)
         renewed += settle(client, watch->tenures[i], &watch->ops[i], sent, rc) != 0;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (rc == ROWLOCK_OK)
         refine_losses(client, n, until_us);
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     for (size_t i = 0; i < n; i++)
         rlk_tenure_unref(watch->tenures[i]);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return renewed;
 }
 
