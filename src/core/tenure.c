@@ -179,9 +179,17 @@ void rlk_tenures_bury(rlk_tenures *tenures, rlk_tenure *remnant)
 void rlk_tenures_leave_behind(rlk_tenures *tenures, rlk_tenure *tenure)
 {
     rlk_tenure **at = find(tenures, tenure), *old = *at;
+    int is_same = old != NULL && (tenure->is_unknown || old->fence == tenure->fence);
 
-    if (old != NULL && old != tenure && !rlk_tenure_is_lost(old)) {
-        old->may_linger |= tenure->is_unknown || old->fence == tenure->fence;
+    if (old != NULL && old != tenure && !old->is_unknown &&
+        (is_same || old->fence > tenure->fence) && (!rlk_tenure_is_lost(old) || may_live(old))) {
+        if (!is_same)
+            return;
+        old->may_linger = 1;
+        if (tenure->row_until_us > old->row_until_us)
+            old->row_until_us = tenure->row_until_us;
+        if (old->end.heap == &tenures->remnants)
+            rlk_heap_put(&tenures->remnants, &old->end, old->row_until_us);
         return;
     }
     rlk_tenure_lose(tenure, ROWLOCK_LOSS_EXPIRED);

@@ -238,6 +238,25 @@ static void test_a_failed_release_touches_nobody_elses_lock(void **state)
     cycle();
 }
 
+/* The outer hold ends while the re-entry waits for its answer. */
+static void test_an_unknown_re_entry_into_a_lost_tenure_is_not_entered(void **state)
+{
+    rowlock_lock *lock, *again = NULL;
+
+    (void)state;
+    lock = hold(client, "a", 4900, NULL);
+    acquire_without_answer(1); /* which takes five seconds, and has prolonged the lease */
+    assert_status(LOST, rowlock_check(lock));
+    assert_true(fake_is_live("a"));
+    assert_int_equal(fake_find("a")->hold_count, 2);
+    for (int is_released = 0; is_released < 2; is_released++) {
+        assert_status(BUSY, rowlock_acquire(&again, client, "a", NULL, NULL));
+        rowlock_release(&lock, NULL);
+    }
+    fake_clock_advance_us(60000 * MS);
+    cycle();
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
 
 int main(void)
@@ -255,6 +274,7 @@ int main(void)
         TEST(until_it_can_be_sent_nothing_is_acquired),
         TEST(a_failed_release_of_an_inner_hold_is_not_kept_alive),
         TEST(a_failed_release_touches_nobody_elses_lock),
+        TEST(an_unknown_re_entry_into_a_lost_tenure_is_not_entered),
     };
 
     return cmocka_run_group_tests_name("core/ghost", tests, NULL, NULL);
