@@ -228,6 +228,7 @@ static int judge(queue *q, rowlock_error *err)
     if (q->n == 1 && busy->status == ROWLOCK_LOST) {
         rlk_tickets_remove(&q->waiter);
         lose_bell(q);
+        rlk_new_attempt(q->ops[0].attempt, q->client); /* or it would be late again */
         return enter(q, err);
     }
     if (busy->remaining_us != NOT_TRIED || !busy->can_wait)

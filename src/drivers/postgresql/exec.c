@@ -269,7 +269,9 @@ static void note(exchange *x, int query, PGresult *result)
     x->committed |= done && query == x->commit && strcmp(PQcmdStatus(result), "COMMIT") == 0;
     if (done && query == x->main && x->result == NULL)
         x->result = result;
-    else if (!done && kind != PGRES_PIPELINE_ABORTED && x->error == NULL) {
+    else if (!done && kind != PGRES_PIPELINE_ABORTED &&
+             (x->error == NULL || x->error_at == x->session)) {
+        PQclear(x->error);
         x->error = result;
         x->error_at = query;
     } else
