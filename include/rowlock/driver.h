@@ -77,8 +77,8 @@ typedef struct rowlock_op {
     uint8_t rings;     /* out of enqueue, and of turn with OK: this connection has the bell of the
                         * ticket, and is to be kept until the release. OK without it: it has none
                         * any more */
-    int64_t waited_us; /* OK, out of turn: of the time since the call, this much at least had passed
-                        * before the lock was taken */
+    int64_t waited_us; /* OK, out of turn: of the time since the call, by this host's clock, this
+                        * much at least had passed before the lock was taken */
     uint32_t wait_ms;  /* in, enqueue with a bell: it may wait for so long, right behind its commit,
                         * for what the first turn would wait for */
 } rowlock_op;

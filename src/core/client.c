@@ -265,6 +265,7 @@ static int open_client(rowlock_client **out, const rowlock_driver *driver, const
     if (rc == ROWLOCK_OK && client->reap_interval_us > 0)
         rc = rlk_watch_start(client, err);
     if (rc != ROWLOCK_OK) {
+        rlk_watch_end(client); /* one of two threads may have been started */
         rlk_pool_close_idle(client);
         rlk_client_unref(client);
         return rc;

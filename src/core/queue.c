@@ -60,10 +60,14 @@ static int do_enqueue(rowlock_client *client, void *conn, uint32_t timeout_ms, v
 {
     const entry *e = arg;
     queue *q = e->q;
+    uint32_t rest_ms;
     int rc;
 
     q->asked_us = rlk_clock_us();
     q->ops[0].wait_ms = e->with_bell ? first_wait_ms(q) : 0;
+    rest_ms = rlk_wait_rest_ms(q->wait, q->ops[0].wait_ms); /* beside that wait */
+    if (rest_ms < timeout_ms)
+        timeout_ms = rest_ms;
     rc = client->driver.enqueue(conn, q->ops, q->n, client->ticket_us, e->with_bell, timeout_ms,
                                 err);
     /* A ticket that may be there is no lock that may be held. */

@@ -195,7 +195,7 @@ int rlk_remnants_look(int *has_remnant, rowlock_client *client, rlk_tenure *cons
     int rc = find(&r, client, wanted, n) ? ROWLOCK_OK : rlk_fail_memory(err);
 
     *has_remnant = 0;
-    if (rc == ROWLOCK_OK && r.n == 0)
+    if (rc == ROWLOCK_OK && r.tenures == NULL)
         return rc;
     if (rc == ROWLOCK_OK && r.any_pending) {
         rc = resend_releases(&r, client, bound_us, err);
@@ -205,7 +205,7 @@ int rlk_remnants_look(int *has_remnant, rowlock_client *client, rlk_tenure *cons
     }
     if (rc == ROWLOCK_OK && r.n > 0)
         rc = ask(&r, client, deadline - rlk_clock_us(), err);
-    if (rc == ROWLOCK_OK) {
+    if (rc == ROWLOCK_OK && r.n > 0) { /* else their time has just passed */
         for (size_t i = 0; i < n; i++)
             ops[i].status = ROWLOCK_OK;
         *has_remnant = settle(&r, client, ops) > 0;
