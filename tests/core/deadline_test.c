@@ -2,6 +2,8 @@
  *
  * One deadline for each call: whichever request of it hangs, and goes on hanging on each new
  * connection, the call returns in time. A slot that hangs takes all the time it is given. */
+#include <limits.h>
+
 #include "core_test.h"
 
 #include "core.h"
@@ -31,11 +33,12 @@ static rowlock_driver fake;
 static rowlock_client *client, *other;
 static rowlock_lock *held, *theirs;
 static enum slot hanging;
-static int reached;
+static int reached, most_hangs; /* after so many the slot works again */
+static int opens_slowly;        /* takes all of its time, and then there is a connection */
 
 static int hang(enum slot slot, int64_t ms, rowlock_error *err)
 {
-    if (slot != hanging && hanging != SLOTS)
+    if ((slot != hanging && hanging != SLOTS) || reached >= most_hangs)
         return 0;
     reached++;
     fake_clock_advance_us(ms * MS);
@@ -46,6 +49,8 @@ static int hang(enum slot slot, int64_t ms, rowlock_error *err)
 static int hang_open(void *conn, const rowlock_config *config, uint32_t timeout_ms,
                      rowlock_error *err)
 {
+    if (opens_slowly)
+        fake_clock_advance_us(timeout_ms * MS);
     return hang(OPEN, timeout_ms, err) ? ROWLOCK_ECONNECT
                                        : fake.open(conn, config, timeout_ms, err);
 }
@@ -141,6 +146,8 @@ static int set_up(void **state)
     driver.prepare = hang_prepare;
     driver.lock = hang_lock;
     hanging = NOTHING;
+    most_hangs = INT_MAX;
+    opens_slowly = 0;
     assert_status(OK, rowlock_open(&client, &driver, "fake", NULL, NULL));
     client->watch.is_by_hand = 1;
     other = open_client();
@@ -278,6 +285,32 @@ static void test_release_returns_in_time(void **state)
     }
 }
 
+/* The connection that it waited on is stuck, and no other one is. */
+static void test_stuck_bell_leaves_time_for_another_connection(void **state)
+{
+    int64_t start;
+
+    (void)state;
+    hold_after_a_wait();
+    start = begin(RELEASE);
+    most_hangs = 1;
+    assert_status(OK, rowlock_release(&held, NULL));
+    assert_int_equal(reached, 1);
+    expect_in_time("release on a bell that is stuck", RELEASE, start, CALL_MS);
+    assert_false(fake_is_live("a"));
+}
+
+/* The connection came too late for it: certainly nothing was done. */
+static void test_request_without_time_is_not_sent(void **state)
+{
+    (void)state;
+    begin(ACQUIRE);
+    opens_slowly = 1;
+    rlk_pool_close_idle(client);
+    assert_status(ECONNECT, try_acquire(200, 1));
+    assert_int_equal(reached, 0);
+}
+
 static void test_renew_and_force_return_in_time(void **state)
 {
     int64_t start;
@@ -331,6 +364,8 @@ int main(void)
         CASE(test_acquire_that_does_not_wait_has_the_timeout_of_a_call),
         CASE(test_short_wait_leaves_time_for_an_answer),
         CASE(test_release_returns_in_time),
+        CASE(test_stuck_bell_leaves_time_for_another_connection),
+        CASE(test_request_without_time_is_not_sent),
         CASE(test_renew_and_force_return_in_time),
         CASE(test_transaction_begins_in_time),
     };
