@@ -138,6 +138,9 @@ typedef struct rowlock_target {
  * core asks `locate` anew and repeats the call, once. */
 #define ROWLOCK_NATIVE_ELSEWHERE (-1)
 
+/* native_code of an ECONNECT or EDRIVER: the time was up before anything was sent. */
+#define ROWLOCK_NATIVE_NO_TIME (-2)
+
 /* One step of the tables' history. Text as in migrations/, see rlk_sql_render(). */
 typedef struct rowlock_migration {
     int version; /* 1, 2, 3 ... without gaps */

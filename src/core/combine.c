@@ -13,7 +13,6 @@
 #include <stdlib.h>
 
 #include "batch.h"
-#include "thread.h"
 
 /* For how long a request that is under way is waited for; with little time, a part of that. */
 #define PATIENCE_US INT64_C(100000)
@@ -146,7 +145,7 @@ static rlk_crate *load_crate(rowlock_client *client, rlk_combiner *combiner, rlk
     rlk_crate *crate = NULL;
     size_t n = 1;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     if (combiner->waiting > 0) {
         crate = combiner->room != NULL ? combiner->room : take_crate(combiner);
         combiner->room = NULL;
@@ -160,7 +159,7 @@ static rlk_crate *load_crate(rowlock_client *client, rlk_combiner *combiner, rlk
     }
     set_flight(combiner, &leader->flight,
                leader->flight.state == RLK_CALLED ? RLK_IN_FLIGHT : leader->flight.state, n);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     leader->number = 0;
     if (crate != NULL)
         rlk_batch_sort(crate, n);
@@ -179,10 +178,10 @@ static void put_rest_back(rowlock_client *client, rlk_combiner *combiner, rlk_cr
 {
     if (crate->rest == 0)
         return;
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     set_flight(combiner, flight, flight->state, flight->ops - crate->rest);
     put_back(combiner, crate->riders + crate->n + crate->along, crate->rest);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
 }
 
 /* The request has come back. The next one leads, if there is one, before a pause is made. `left`:
@@ -192,7 +191,7 @@ static void pass_on(rowlock_client *client, rlk_combiner *combiner, rlk_crate *c
 {
     rlk_rider *next = NULL;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     combiner->crowd = combiner->ops_in_flight + combiner->waiting;
     set_flight(combiner, flight, RLK_NO_FLIGHT, 0);
     if (crate != NULL) {
@@ -203,7 +202,7 @@ static void pass_on(rowlock_client *client, rlk_combiner *combiner, rlk_crate *c
         next = rlk_riders_take_first(combiner);
         begin_flight(combiner, &next->flight, RLK_CALLED);
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (next != NULL)
         rlk_rider_tell(next, RLK_LEADS);
 }
@@ -267,13 +266,13 @@ static int replace(rowlock_client *client, rlk_combiner *combiner, rlk_rider *ri
     int64_t now = rlk_clock_us(), due;
     int leads;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     due = combiner->sent_at_us + patience_us;
     leads = now >= due && rlk_riders_withdraw(combiner, rider);
     *until_us = now < due ? due : now + PATIENCE_US;
     if (leads)
         replace_flight(combiner, &rider->flight);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return leads;
 }
 
@@ -282,9 +281,9 @@ static int leave_list(rowlock_client *client, rlk_combiner *combiner, const rlk_
 {
     int was_there;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     was_there = rlk_riders_withdraw(combiner, rider);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return was_there;
 }
 
@@ -325,7 +324,7 @@ static int join(rowlock_client *client, rlk_combiner *combiner, rlk_rider *rider
 {
     int leads;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     leads = may_send(client, combiner, combiner->waiting + 1);
     if (leads) {
         begin_flight(combiner, &rider->flight, RLK_IN_FLIGHT);
@@ -333,7 +332,7 @@ static int join(rowlock_client *client, rlk_combiner *combiner, rlk_rider *rider
         rlk_riders_append(combiner, rider);
         rider->word = choose_word(combiner, rider);
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return leads;
 }
 

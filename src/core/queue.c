@@ -2,8 +2,6 @@
  *
  * Waiting in the database's queue: a ticket, a bell where there are any, and the try that counts.
  * The queue is only an order; the lock's row decides, in the same statement as ever. */
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "core.h"
 #include "random.h"
@@ -281,9 +279,9 @@ static int was_rung(queue *q)
     int is_gone;
 
     rlk_unring(&q->waiter);
-    pthread_mutex_lock(&q->client->mutex);
+    rlk_mutex_lock(&q->client->mutex);
     is_gone = q->waiter.is_gone;
-    pthread_mutex_unlock(&q->client->mutex);
+    rlk_mutex_unlock(&q->client->mutex);
     return is_gone;
 }
 
@@ -354,14 +352,16 @@ static int wait_in_line(queue *q, rowlock_error *err)
     int rc = rlk_line_wait(&q->waiter, q->wait, err);
 
     rc = rlk_hand_wait(&q->waiter, q->wait, rc, &q->is_granted, err);
-    if (q->is_granted)
+    if (q->is_granted) {
         q->sent = q->waiter.handed;
-    else if (q->waiter.is_hand_left)
+    } else if (q->waiter.is_hand_left) {
+        rlk_new_attempt(q->ops[0].attempt, q->client); /* what the other one has is not ours */
         rc = rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
                              "the wait ended while the lock was being handed over: if it was had, "
                              "it is given back");
-    else if (q->waiter.is_hand_unknown)
+    } else if (q->waiter.is_hand_unknown) {
         rc = ask_for_given(q, rc, err);
+    }
     return rc;
 }
 
@@ -380,9 +380,9 @@ static int run(queue *q, rowlock_error *err)
 
 static void count_waiting(rowlock_client *client, int change)
 {
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     client->lines.waiting += (uint32_t)change;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
 }
 
 static void make_queue(queue *q, rowlock_client *client, rowlock_op *ops, size_t n,
@@ -394,7 +394,7 @@ static void make_queue(queue *q, rowlock_client *client, rowlock_op *ops, size_t
                  .ops = ops,
                  .n = n,
                  .pause_us = FIRST_PAUSE_US};
-    q->waiter.ring_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    q->waiter.ring_fd = rlk_event_new();
 }
 
 /* All are had: the ticket is used up, and the bell goes with the tenure. */
@@ -431,7 +431,7 @@ int rlk_queue_acquire(rowlock_client *client, rowlock_op *ops, size_t n, const r
         rlk_line_leave(&q.waiter);
     count_waiting(client, -1);
     if (q.waiter.ring_fd >= 0)
-        close(q.waiter.ring_fd);
+        rlk_event_free(q.waiter.ring_fd);
     return rc;
 }
 
@@ -441,10 +441,10 @@ void rlk_bell_drop(rowlock_client *client, rlk_tenure *tenure)
 {
     rlk_conn *conn;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     conn = tenure->bell;
     tenure->bell = NULL;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (conn != NULL)
         rlk_pool_lose(client, RLK_USE_WAIT, conn);
 }

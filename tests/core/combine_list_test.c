@@ -140,9 +140,9 @@ static size_t waiting(void)
 {
     size_t n;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     n = client->combiners[RLK_ACQUIRE].waiting;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return n;
 }
 

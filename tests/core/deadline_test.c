@@ -34,7 +34,7 @@ static rowlock_client *client, *other;
 static rowlock_lock *held, *theirs;
 static enum slot hanging;
 static int reached, most_hangs; /* after so many the slot works again */
-static int opens_slowly;        /* takes all of its time, and then there is a connection */
+static int64_t open_takes_us;
 
 static int hang(enum slot slot, int64_t ms, rowlock_error *err)
 {
@@ -49,8 +49,7 @@ static int hang(enum slot slot, int64_t ms, rowlock_error *err)
 static int hang_open(void *conn, const rowlock_config *config, uint32_t timeout_ms,
                      rowlock_error *err)
 {
-    if (opens_slowly)
-        fake_clock_advance_us(timeout_ms * MS);
+    fake_clock_advance_us(open_takes_us);
     return hang(OPEN, timeout_ms, err) ? ROWLOCK_ECONNECT
                                        : fake.open(conn, config, timeout_ms, err);
 }
@@ -147,7 +146,7 @@ static int set_up(void **state)
     driver.lock = hang_lock;
     hanging = NOTHING;
     most_hangs = INT_MAX;
-    opens_slowly = 0;
+    open_takes_us = 0;
     assert_status(OK, rowlock_open(&client, &driver, "fake", NULL, NULL));
     client->watch.is_by_hand = 1;
     other = open_client();
@@ -250,6 +249,27 @@ static void test_short_wait_leaves_time_for_an_answer(void **state)
     fake_slow(0, 0);
 }
 
+static void lose_connections(void)
+{
+    rlk_pool_close_idle(client);
+}
+
+/* The second connection takes all the time that there is: nothing more is sent. */
+static void test_lock_that_was_seen_held_is_a_timeout(void **state)
+{
+    (void)state;
+    theirs = hold(other, "b", 600000, "them");
+    assert_status(BUSY, try_acquire(0, 0)); /* opens the first connection */
+    open_takes_us = 400 * MS;
+    assert_status(TIMEOUT, try_acquire(200, 0));
+    fake_clock_on_sleep(lose_connections);
+    assert_status(TIMEOUT, try_acquire(200, 1));
+    fake_clock_on_sleep(NULL);
+    rlk_pool_close_idle(client);
+    assert_status(ECONNECT, try_acquire(200, 0)); /* not seen */
+    open_takes_us = 0;
+}
+
 /* ---- what is held ---- */
 
 static void hold_after_a_wait(void)
@@ -305,7 +325,7 @@ static void test_request_without_time_is_not_sent(void **state)
 {
     (void)state;
     begin(ACQUIRE);
-    opens_slowly = 1;
+    open_takes_us = 300 * MS;
     rlk_pool_close_idle(client);
     assert_status(ECONNECT, try_acquire(200, 1));
     assert_int_equal(reached, 0);
@@ -363,6 +383,7 @@ int main(void)
         CASE(test_acquire_returns_in_time),
         CASE(test_acquire_that_does_not_wait_has_the_timeout_of_a_call),
         CASE(test_short_wait_leaves_time_for_an_answer),
+        CASE(test_lock_that_was_seen_held_is_a_timeout),
         CASE(test_release_returns_in_time),
         CASE(test_stuck_bell_leaves_time_for_another_connection),
         CASE(test_request_without_time_is_not_sent),

@@ -250,9 +250,9 @@ static uint32_t keep_waiting(void)
 {
     uint32_t n;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     n = client->keep_waiting;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return n;
 }
 

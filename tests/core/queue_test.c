@@ -545,6 +545,24 @@ static void test_waiter_that_re_enters_leaves_the_queue(void **state)
     assert_false(fake_is_live("a"));
 }
 
+/* Its tenure has made room for a later one of the same owner. */
+static void test_a_bell_that_is_left_goes_with_its_handle(void **state)
+{
+    rowlock_lock *lost = NULL, *lock = NULL;
+
+    (void)state;
+    hold_outside("a", 1500);
+    assert_status(OK, wait_for(&lost, "a", ROWLOCK_FOREVER, NULL));
+    assert_non_null(lost->tenure->bell);
+    fake_clock_advance_us(60000 * MS);
+    assert_status(OK, wait_for(&lock, "a", 0, NULL));
+    rowlock_release(&holder, NULL);
+    rowlock_close(&client);
+    assert_status(ECLOSED, rowlock_release(&lost, NULL));
+    assert_status(ECLOSED, rowlock_release(&lock, NULL));
+    assert_int_equal(fake_connections(), 0);
+}
+
 #define case_of(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -575,6 +593,7 @@ int main(void)
         case_of(test_dead_ticket_is_passed_over),
         case_of(test_many_wait_under_one_ticket),
         case_of(test_waiter_that_re_enters_leaves_the_queue),
+        case_of(test_a_bell_that_is_left_goes_with_its_handle),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

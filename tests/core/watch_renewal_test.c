@@ -114,6 +114,31 @@ static void test_ensure_renews_only_when_it_must(void **state)
     assert_status(LOST, rowlock_ensure(held, 0, NULL));
 }
 
+/* Why each of many was lost is a question of its own. */
+static void test_reasons_of_losses_do_not_keep_others_from_being_renewed(void **state)
+{
+    enum { MANY = 200 };
+    rowlock_acquire_options options = renewing(6000), brief = renewing(2000);
+    rowlock_lock *locks[MANY];
+    char name[16];
+
+    (void)state;
+    options.on_lost = NULL;
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "%04d", i);
+        locks[i] = take(name, &options);
+        fake_find(name)->fence++; /* forced */
+    }
+    fake_clock_advance_us(1500 * MS);
+    held = take("held", &brief); /* due when the answers for the others are there */
+    fake_slow(10 * MS, 10 * MS);
+    run_for(10000);
+    fake_slow(0, 0);
+    assert_status(OK, rowlock_check(held));
+    for (int i = 0; i < MANY; i++)
+        assert_status(LOST, rowlock_release(&locks[i], NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +148,7 @@ int main(void)
         TEST(renewal_ends_with_the_handle_that_wants_it),
         TEST(a_guarded_row_is_asked_for_again),
         TEST(ensure_renews_only_when_it_must),
+        TEST(reasons_of_losses_do_not_keep_others_from_being_renewed),
     };
 
     return cmocka_run_group_tests_name("core/watch_renewal", tests, NULL, NULL);
