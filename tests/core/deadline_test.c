@@ -35,6 +35,7 @@ static rowlock_lock *held, *theirs;
 static enum slot hanging;
 static int reached, most_hangs; /* after so many the slot works again */
 static int64_t open_takes_us;
+static uint32_t least_ms; /* that an acquire was given */
 
 static int hang(enum slot slot, int64_t ms, rowlock_error *err)
 {
@@ -57,6 +58,8 @@ static int hang_open(void *conn, const rowlock_config *config, uint32_t timeout_
 static int hang_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
                         rowlock_error *err)
 {
+    if (timeout_ms < least_ms)
+        least_ms = timeout_ms;
     return hang(ACQUIRE, timeout_ms, err) ? ROWLOCK_EUNKNOWN
                                           : fake.acquire(conn, ops, n, all, timeout_ms, err);
 }
@@ -270,6 +273,21 @@ static void test_lock_that_was_seen_held_is_a_timeout(void **state)
     open_takes_us = 0;
 }
 
+/* With less it would be unknown what has become of it. And the wait lasts as long as it was to. */
+static void test_no_try_has_too_little_time(void **state)
+{
+    (void)state;
+    theirs = hold(other, "b", 600000, "them");
+    for (int64_t wait_ms = 150; wait_ms < 500; wait_ms += 5) {
+        int64_t start = begin(NOTHING);
+
+        least_ms = UINT32_MAX;
+        assert_status(TIMEOUT, try_acquire(wait_ms, 1));
+        assert_true(least_ms >= 50);
+        assert_true(rlk_clock_us() - start >= wait_ms * MS);
+    }
+}
+
 /* ---- what is held ---- */
 
 static void hold_after_a_wait(void)
@@ -383,6 +401,7 @@ int main(void)
         CASE(test_acquire_returns_in_time),
         CASE(test_acquire_that_does_not_wait_has_the_timeout_of_a_call),
         CASE(test_short_wait_leaves_time_for_an_answer),
+        CASE(test_no_try_has_too_little_time),
         CASE(test_lock_that_was_seen_held_is_a_timeout),
         CASE(test_release_returns_in_time),
         CASE(test_stuck_bell_leaves_time_for_another_connection),
