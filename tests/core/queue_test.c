@@ -87,6 +87,26 @@ static void test_bell_wakes_the_waiter(void **state)
     assert_false(fake_is_live("a"));
 }
 
+/* The next one waits for it until the last hold is given back. */
+static void test_bell_stays_until_the_last_hold_is_given_back(void **state)
+{
+    rowlock_lock *outer = NULL, *inner = NULL;
+    uint64_t ticket;
+
+    (void)state;
+    hold_outside("a", 60000);
+    fake_on_turn(release_outside);
+    assert_status(OK, wait_for(&outer, "a", ROWLOCK_FOREVER, NULL));
+    ticket = fake_find("a")->ticket;
+    assert_status(OK, wait_for(&inner, "a", 0, NULL));
+    assert_status(OK, rowlock_release(&inner, NULL));
+    assert_true(fake_has_bell(ticket));
+    assert_int_equal(client->connections[RLK_USE_WAIT], 1);
+    assert_status(OK, rowlock_release(&outer, NULL));
+    assert_false(fake_has_bell(ticket));
+    assert_int_equal(client->connections[RLK_USE_WAIT], 0);
+}
+
 static void unlock_soon(void)
 {
     if (++turns == 5)
@@ -550,6 +570,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         case_of(test_free_lock_takes_no_ticket),
         case_of(test_bell_wakes_the_waiter),
+        case_of(test_bell_stays_until_the_last_hold_is_given_back),
         case_of(test_re_entry_into_a_row_that_is_locked_takes_no_ticket),
         case_of(test_re_entry_that_comes_too_late_stands_in_line),
         case_of(test_connection_of_the_bell_is_used_again),
