@@ -86,7 +86,7 @@ static int add_grant(struct check *check, struct thread_state *state,
         return -1;
     *t = (struct tenure){.fence = r->fence, .start_ns = r->at_ns, .end_ns = deadline(r)};
     t->name = r->name;
-    t->process = r->process & 0x3fffff;
+    t->process = r->process & 0x1fffff;
     t->thread = (uint8_t)r->thread;
     check->report.grants++;
     if (r->value > r->at_ns)
@@ -120,6 +120,10 @@ static void add_to_tenure(struct check *check, struct thread_state *state,
     switch (r->kind) {
     case HISTORY_CHECK:
         check->report.checks++;
+        if (t->is_lost)
+            check_violated(&check->report, CHECK_HELD_AGAIN, "name %u, fence %llu, at %llu: %s",
+                           r->name, (unsigned long long)r->fence, (unsigned long long)r->at_ns,
+                           check_text(CHECK_HELD_AGAIN));
         if (deadline(r) > t->end_ns) {
             t->end_ns = deadline(r);
             t->is_guarded = 0;
@@ -133,6 +137,7 @@ static void add_to_tenure(struct check *check, struct thread_state *state,
         break;
     default:
         check->report.lost++;
+        t->is_lost = 1;
         if (r->at_ns < t->end_ns)
             check_violated(&check->report, CHECK_LOST_EARLY,
                            "name %u, fence %llu: lost at %llu, to be held until %llu", r->name,
@@ -236,9 +241,11 @@ int check_add(struct check *check, const struct history_record *records, size_t 
 {
     struct thread_state *states = calloc(256, sizeof(*states));
     int failed = states == NULL ? -1 : 0;
+    int empty = 0;
 
-    for (size_t i = 0; i < n && !failed; i++) {
-        if (records[i].kind == HISTORY_NONE)
+    for (size_t i = 0; i < n && !failed && empty < HISTORY_GAP; i++) {
+        empty = records[i].kind == HISTORY_NONE ? empty + 1 : 0;
+        if (empty > 0)
             continue;
         check->report.records++;
         failed = add_record(check, &states[records[i].thread & 0xff], &records[i]);

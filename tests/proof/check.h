@@ -18,6 +18,7 @@
     X(OVERLAP, "two tenures of one name overlap")                                           \
     X(GUARD_LATE, "a guarded transaction was committed after the next tenure had begun")    \
     X(LOST_EARLY, "a tenure was lost before the deadline that the library had given")       \
+    X(HELD_AGAIN, "a tenure was held again after it had been lost")                         \
     X(LOST_UPDATE, "two writes made the same version of a counter")                         \
     X(STALE_WRITE, "a write has a smaller fence than the one before it")                    \
     X(COUNTER, "a counter is not what the writes make it: one is missing, or one too many") \

@@ -299,6 +299,15 @@ static void lost_before_the_deadline(void **state)
     assert_only(CHECK_LOST_EARLY);
 }
 
+static void held_after_it_was_lost(void **state)
+{
+    (void)state;
+    grant(1, 10, 5, 100);
+    put(1, HISTORY_LOST, 110, 5);
+    checked(1, 120, 5, 10);
+    assert_only(CHECK_HELD_AGAIN);
+}
+
 static void same_version_twice(void **state)
 {
     (void)state;
@@ -443,6 +452,7 @@ int main(void)
         cmocka_unit_test(overlap_with_one_that_is_no_neighbour),
         cmocka_unit_test(guarded_commit_after_the_next_grant),
         cmocka_unit_test(lost_before_the_deadline),
+        cmocka_unit_test(held_after_it_was_lost),
         cmocka_unit_test(same_version_twice),
         cmocka_unit_test(older_fence_writes_later),
         cmocka_unit_test(version_that_nobody_made),

@@ -27,6 +27,9 @@ enum history_kind {
     HISTORY_KINDS
 };
 
+/* So many empty slots in a row are the end of a file: each thread leaves at most one. */
+enum { HISTORY_GAP = 256 };
+
 /* Stages of a write. One that was intended and has no further record may have happened or not. */
 enum history_stage { HISTORY_INTENDED = 0, HISTORY_DONE = 1, HISTORY_UNDONE = 2 };
 
