@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "nemesis.h"
 
+#include "history.h"
 #include "process.h"
 
 #include <stdio.h>
@@ -105,12 +106,24 @@ static const struct nemesis_fault *choose(struct nemesis *n, enum nemesis_group 
     return NULL;
 }
 
+/* The log of what was broken when, beside the history. */
+static void note(const char *what, const struct nemesis_fault *fault, uint64_t began_ns)
+{
+    uint64_t now = history_now_ns();
+
+    fprintf(stderr, "%llu %s %s, in %llu ms\n", (unsigned long long)began_ns, what, fault->name,
+            (unsigned long long)(now - began_ns) / 1000000);
+}
+
 static void heal(struct nemesis *n, int group)
 {
     const struct nemesis_fault *fault = groups[group].active;
+    uint64_t began_ns = history_now_ns();
 
-    if (fault != NULL && fault->heal != NULL)
+    if (fault != NULL && fault->heal != NULL) {
         fault->heal(n);
+        note("heals", fault, began_ns);
+    }
     groups[group].active = NULL;
     groups[group].at_ms = process_now_ms() + nemesis_random(n, 2 * REST_MS);
 }
@@ -118,8 +131,12 @@ static void heal(struct nemesis *n, int group)
 static void begin(struct nemesis *n, enum nemesis_group group, const char *only)
 {
     const struct nemesis_fault *fault = choose(n, group, only);
+    uint64_t began_ns = history_now_ns();
+    int hit = fault != NULL && fault->begin(n);
 
-    if (fault != NULL && fault->begin(n)) {
+    if (fault != NULL)
+        note(hit ? "begins" : "misses", fault, began_ns);
+    if (hit) {
         hits[fault - faults]++;
         groups[group].active = fault;
         groups[group].at_ms = process_now_ms() + fault->least_ms +
