@@ -158,6 +158,17 @@ int watch_server_is_gone(const struct watch_server *server)
     return server->pid <= 0 || is_gone(server->pid);
 }
 
+/* What libfaketime leaves of a process that was killed. */
+static void forget_clock(pid_t pid)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "/dev/shm/faketime_shm_%d", (int)pid);
+    unlink(name);
+    snprintf(name, sizeof(name), "/dev/shm/sem.faketime_sem_%d", (int)pid);
+    unlink(name);
+}
+
 /* The parent is stopped first, so that it makes no more of them. */
 int watch_server_kill(struct watch_server *server)
 {
@@ -176,6 +187,7 @@ int watch_server_kill(struct watch_server *server)
         failed |= await_end(pids[i]);
     if (server->is_child)
         waitpid(server->pid, NULL, 0);
+    forget_clock(server->pid);
     server->pid = 0;
     return failed;
 }

@@ -44,6 +44,7 @@ static int become_worker(void *payload)
 {
     struct worker *worker = payload;
     char path[512], process[16], slot[16], threads[16];
+    sigset_t all;
     int fd;
 
     snprintf(path, sizeof(path), "%s/worker.log", nemesis.folder);
@@ -53,6 +54,8 @@ static int become_worker(void *payload)
     fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
     if (fd < 0 || dup2(fd, 2) < 0)
         return 126;
+    sigfillset(&all); /* what it is sent before it is ready must not end it */
+    sigprocmask(SIG_BLOCK, &all, NULL);
     execl(worker_program, worker_program, nemesis.folder, nemesis.kind->name, worker->address,
           process, slot, threads, (char *)NULL);
     return 127;
@@ -307,5 +310,7 @@ int main(int argc, char **argv)
     printf("processes %u\n", nemesis.processes);
     printf("seconds %lld\n", (long long)(process_now_ms() - began) / 1000);
     proxy_stop(nemesis.proxy);
+    if (nemesis.server.is_child)
+        watch_server_kill(&nemesis.server);
     return nemesis.failures == 0 ? 0 : 1;
 }

@@ -141,7 +141,8 @@ static void interrupted(int number)
     (void)number;
 }
 
-/* Signals that are sent to interrupt system calls do so. */
+/* We were started with all signals blocked. Those that are sent to interrupt system calls do so, in
+ * any thread. */
 static void prepare_signals(void)
 {
     struct sigaction action = {.sa_handler = interrupted};
@@ -152,7 +153,7 @@ static void prepare_signals(void)
     sigaddset(&set, SIGUSR1);
     sigaddset(&set, SIGUSR2);
     sigaddset(&set, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    pthread_sigmask(SIG_SETMASK, &set, NULL);
 }
 
 static void run(const struct work *common, int threads)
