@@ -18,7 +18,7 @@ enum history_kind {
     HISTORY_GRANT,    /* acquire has returned OK; value: when it was called (ns); left_ms */
     HISTORY_CHECK,    /* before rowlock_check(), which said OK; left_ms */
     HISTORY_RELEASE,  /* before the last release of the tenure */
-    HISTORY_LOST,     /* before rowlock_check(), which said LOST */
+    HISTORY_LOST,     /* after rowlock_check(), which said LOST */
     HISTORY_FAILED,   /* a call that was no success; status; value: when it was called (ns) */
     HISTORY_GUARDED,  /* a write in a transaction with the guard; value: version; status: stage */
     HISTORY_FENCED,   /* a write that carries the fence; likewise */

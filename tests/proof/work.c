@@ -79,7 +79,10 @@ static int check(struct hold *hold)
     struct history_record r = {.at_ns = history_now_ns()};
     int held = rowlock_check(hold->lock) == ROWLOCK_OK;
 
-    r.left_ms = held ? (uint32_t)rowlock_remaining(hold->lock) : 0;
+    if (held)
+        r.left_ms = (uint32_t)rowlock_remaining(hold->lock);
+    else
+        r.at_ns = history_now_ns();
     if (held || !hold->is_lost)
         record(hold, &r, held ? HISTORY_CHECK : HISTORY_LOST);
     hold->is_lost = !held;
