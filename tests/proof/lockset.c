@@ -182,12 +182,12 @@ static void run(struct stopper *stoppers, int64_t seconds)
         process_sleep_ms(2);
     }
     __atomic_store_n(&scene->stop, 1, __ATOMIC_RELEASE);
-    for (int i = 0; i < SETS; i++) {
+    for (int i = 0; i < SETS; i++)
         for (int j = 0; j < MEMBERS; j++)
             kill(stoppers[i].members[j], SIGCONT);
+    for (int i = 0; i < SETS; i++)
         for (int j = 0; j < MEMBERS; j++)
             process_wait(stoppers[i].members[j], 30000);
-    }
 }
 
 /* ---- the count ------------------------------------------------------------------------------- */

@@ -44,7 +44,6 @@ static int become_worker(void *payload)
 {
     struct worker *worker = payload;
     char path[512], process[16], slot[16], threads[16];
-    sigset_t all;
     int fd;
 
     snprintf(path, sizeof(path), "%s/worker.log", nemesis.folder);
@@ -54,18 +53,22 @@ static int become_worker(void *payload)
     fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
     if (fd < 0 || dup2(fd, 2) < 0)
         return 126;
-    sigfillset(&all); /* what it is sent before it is ready must not end it */
-    sigprocmask(SIG_BLOCK, &all, NULL);
     execl(worker_program, worker_program, nemesis.folder, nemesis.kind->name, worker->address,
           process, slot, threads, (char *)NULL);
     return 127;
 }
 
+/* Signals are blocked in it: what it is sent before it is ready must not end it. */
 static void start_worker(struct worker *worker)
 {
+    sigset_t all, before;
+
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
     worker->process = ++nemesis.processes;
     worker->is_expected = 0;
     worker->pid = process_start(become_worker, worker);
+    sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
 /* Buries those that have ended, and replaces them. */
