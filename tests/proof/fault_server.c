@@ -118,11 +118,19 @@ int backend_kill(struct nemesis *n)
 /* The margin of the shortest lease is 30 ms: that is what is promised. */
 enum { AHEAD_MS = 10, AHEAD_EVERY_MS = 3000, BACK_MS = 300 };
 
+static int has_clock(const struct nemesis *n)
+{
+    char path[512];
+
+    snprintf(path, sizeof(path), "%s/clock", n->servers);
+    return access(path, F_OK) == 0;
+}
+
 int clock_ahead(struct nemesis *n)
 {
     int64_t now = process_now_ms();
 
-    if (now < n->ahead_ms + AHEAD_EVERY_MS)
+    if (!has_clock(n) || now < n->ahead_ms + AHEAD_EVERY_MS)
         return 0;
     n->ahead_ms = now;
     n->clock_ms += 1 + nemesis_random(n, AHEAD_MS);
@@ -131,6 +139,8 @@ int clock_ahead(struct nemesis *n)
 
 int clock_back(struct nemesis *n)
 {
+    if (!has_clock(n))
+        return 0;
     n->clock_ms -= 1 + nemesis_random(n, BACK_MS);
     return watch_server_set_clock_ms(&n->server, n->clock_ms) == 0;
 }
