@@ -204,6 +204,7 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
         if (now >= deadline)
             return too_late(a, err);
         a->tenures[i]->fence = a->ops[i].fence;
+        a->tenures[i]->is_unknown = 0;
         a->tenures[i]->acquired_us = now;
         rlk_tenure_outlives(a->tenures[i], a->ops[i].remaining_us);
         if (a->options.max_hold_ms != 0)
@@ -404,13 +405,67 @@ static int give_up(acquisition *a, int rc, rowlock_error *err)
     return rc;
 }
 
+/* A wait whose last request could not be sent in time, after the lock was seen to be held. */
+static int is_over(const acquisition *a, int rc, const rowlock_error *err)
+{
+    return (rc == ROWLOCK_ECONNECT || rc == ROWLOCK_EDRIVER) &&
+           err->native_code == ROWLOCK_NATIVE_NO_TIME && a->options.wait_ms != 0 &&
+           a->busy.name != NULL && rlk_clock_us() >= a->wait.until_us;
+}
+
+/* An earlier call of this owner had no answer: with its attempt, what it may have got is not
+ * counted twice. */
+static void take_unknown_attempts(acquisition *a)
+{
+    rlk_mutex_lock(&a->client->mutex);
+    for (size_t i = 0; i < a->n; i++) {
+        rlk_tenure *left = rlk_tenures_take_unknown(&a->client->tenures, a->tenures[i]);
+
+        if (left == NULL)
+            continue;
+        memcpy(a->ops[i].attempt, left->seen, sizeof left->seen);
+        a->tenures[i]->is_unknown = 1;
+        a->tenures[i]->row_until_us = left->row_until_us;
+        rlk_tenure_unref(left);
+    }
+    rlk_mutex_unlock(&a->client->mutex);
+}
+
+/* It had no answer, either, or has not asked: the next call of this owner is to know. */
+static void keep_unknown_attempts(acquisition *a, int rc)
+{
+    rlk_mutex_lock(&a->client->mutex);
+    for (size_t i = 0; i < a->n; i++) {
+        rlk_tenure *tenure = a->tenures[i];
+
+        if (rc == ROWLOCK_EUNKNOWN) {
+            tenure->is_unknown = 1;
+            rlk_tenure_outlives(tenure, a->ops[i].ttl_us);
+        }
+        memcpy(tenure->seen, a->ops[i].attempt, sizeof tenure->seen);
+        if (tenure->is_unknown)
+            rlk_tenures_leave_behind(&a->client->tenures, tenure);
+    }
+    rlk_mutex_unlock(&a->client->mutex);
+}
+
 static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
 {
-    int rc = acquire_within(a, 0, out, err);
+    rowlock_error local;
+    int rc;
 
+    err = err == NULL ? &local : err;
+    take_unknown_attempts(a);
+    rc = acquire_within(a, 0, out, err);
     while (may_go_on(a))
         rc = acquire_within(a, 1, out, err);
-    return rc != ROWLOCK_OK && a->was_late ? give_up(a, rc, err) : rc;
+    if (is_over(a, rc, err))
+        rc = rlk_report_busy(a->options.holder, ROWLOCK_TIMEOUT, &a->busy, err);
+    if (rc != ROWLOCK_OK && a->was_late)
+        return give_up(a, rc, err);
+    if (rc != ROWLOCK_OK)
+        keep_unknown_attempts(a, rc);
+    return rc;
 }
 
 static int do_adopt(acquisition *a, rowlock_lock **out, rowlock_error *err)

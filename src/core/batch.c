@@ -197,6 +197,8 @@ size_t rlk_batch_tell(rowlock_client *client, const rlk_rider *leader, rlk_crate
 
         if (is_served)
             *rider->op = crate->ops[i];
+        else /* it may have been asked for with a later one */
+            memcpy(rider->op->attempt, crate->ops[i].attempt, sizeof rider->op->attempt);
         tell_in(crate, leader, rider, is_served ? RLK_SERVED : RLK_LEFT, sent);
     }
     atomic_fetch_add_explicit(&crate->calls, 1, memory_order_release);

@@ -55,7 +55,7 @@ static void tell_reconnect(rowlock_client *client)
 
 static int no_time(rowlock_error *err)
 {
-    return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
+    return rlk_fail_native(err, ROWLOCK_ECONNECT, ROWLOCK_NATIVE_NO_TIME, NULL, 1,
                            "the time was up before the request could be sent");
 }
 

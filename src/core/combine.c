@@ -120,60 +120,6 @@ static int may_send(const rowlock_client *client, const rlk_combiner *combiner, 
     return in_flight(combiner) == 0 || (in_flight(combiner) < most && n >= least);
 }
 
-/* ---- the list: all under the client's mutex ---- */
-
-static void append(rlk_combiner *combiner, rlk_rider *rider)
-{
-    rider->next = NULL;
-    if (combiner->first == NULL)
-        combiner->first = rider;
-    else
-        combiner->last->next = rider;
-    combiner->last = rider;
-    combiner->waiting++;
-}
-
-static void put_first(rlk_combiner *combiner, rlk_rider *rider)
-{
-    rider->next = combiner->first;
-    combiner->first = rider;
-    combiner->waiting++;
-    if (rider->next == NULL)
-        combiner->last = rider;
-}
-
-static rlk_rider *take_first(rlk_combiner *combiner)
-{
-    rlk_rider *rider = combiner->first;
-
-    if (rider != NULL) {
-        combiner->first = rider->next;
-        combiner->waiting--;
-    }
-    return rider;
-}
-
-/* 0: it is not in the list any more. */
-static int withdraw(rlk_combiner *combiner, const rlk_rider *rider)
-{
-    rlk_rider *before = NULL, *at = combiner->first;
-
-    while (at != NULL && at != rider) {
-        before = at;
-        at = at->next;
-    }
-    if (at == NULL)
-        return 0;
-    if (before == NULL)
-        combiner->first = at->next;
-    else
-        before->next = at->next;
-    if (combiner->last == at)
-        combiner->last = before;
-    combiner->waiting--;
-    return 1;
-}
-
 /* ---- the batch ---- */
 
 static rlk_crate *take_crate(rlk_combiner *combiner)
@@ -207,7 +153,7 @@ static rlk_crate *load_crate(rowlock_client *client, rlk_combiner *combiner, rlk
     if (crate != NULL)
         crate->riders[0] = leader;
     while (crate != NULL && n < RLK_COMBINE_MAX && combiner->waiting > 0) {
-        crate->riders[n] = take_first(combiner);
+        crate->riders[n] = rlk_riders_take_first(combiner);
         crate->riders[n]->number = n;
         n++;
     }
@@ -224,7 +170,7 @@ static rlk_crate *load_crate(rowlock_client *client, rlk_combiner *combiner, rlk
 static void put_back(rlk_combiner *combiner, rlk_rider **riders, size_t n)
 {
     while (n > 0)
-        put_first(combiner, riders[--n]);
+        rlk_riders_put_first(combiner, riders[--n]);
 }
 
 static void put_rest_back(rowlock_client *client, rlk_combiner *combiner, rlk_crate *crate,
@@ -253,7 +199,7 @@ static void pass_on(rowlock_client *client, rlk_combiner *combiner, rlk_crate *c
         return_crate(combiner, crate);
     }
     if (combiner->waiting > 0 && may_send(client, combiner, combiner->waiting)) {
-        next = take_first(combiner);
+        next = rlk_riders_take_first(combiner);
         begin_flight(combiner, &next->flight, RLK_CALLED);
     }
     rlk_mutex_unlock(&client->mutex);
@@ -322,7 +268,7 @@ static int replace(rowlock_client *client, rlk_combiner *combiner, rlk_rider *ri
 
     rlk_mutex_lock(&client->mutex);
     due = combiner->sent_at_us + patience_us;
-    leads = now >= due && withdraw(combiner, rider);
+    leads = now >= due && rlk_riders_withdraw(combiner, rider);
     *until_us = now < due ? due : now + PATIENCE_US;
     if (leads)
         replace_flight(combiner, &rider->flight);
@@ -336,7 +282,7 @@ static int leave_list(rowlock_client *client, rlk_combiner *combiner, const rlk_
     int was_there;
 
     rlk_mutex_lock(&client->mutex);
-    was_there = withdraw(combiner, rider);
+    was_there = rlk_riders_withdraw(combiner, rider);
     rlk_mutex_unlock(&client->mutex);
     return was_there;
 }
@@ -383,7 +329,7 @@ static int join(rowlock_client *client, rlk_combiner *combiner, rlk_rider *rider
     if (leads) {
         begin_flight(combiner, &rider->flight, RLK_IN_FLIGHT);
     } else {
-        append(combiner, rider);
+        rlk_riders_append(combiner, rider);
         rider->word = choose_word(combiner, rider);
     }
     rlk_mutex_unlock(&client->mutex);

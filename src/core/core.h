@@ -32,11 +32,15 @@ typedef struct rlk_tenure {
     uint32_t handles; /* not released yet */
     uint32_t refs;    /* handles whose memory is there, the table, calls that use it */
     uint8_t seen[ROWLOCK_ATTEMPT_SIZE]; /* the row's attempt as last known */
-    uint8_t is_adopted;     /* one of the holds is another process's own: not ours to undo */
-    uint8_t is_counted;     /* among the lost ones */
-    uint8_t is_guarded;     /* was: a transaction may keep its row locked */
-    uint8_t is_asked;       /* lost by the database's answer, and the reason is being looked for */
-    uint8_t is_over;        /* lost, and not live in the database any more, as that has answered */
+    uint8_t is_adopted; /* one of the holds is another process's own: not ours to undo */
+    uint8_t is_counted; /* among the lost ones */
+    uint8_t is_guarded; /* was: a transaction may keep its row locked */
+    uint8_t is_asked;   /* lost by the database's answer, and the reason is being looked for */
+    uint8_t is_over;    /* lost, and not live in the database any more, as that has answered */
+    uint8_t may_linger; /* the row may count a hold more than there are handles */
+    uint8_t is_unknown; /* its acquire had no answer: `seen` is that attempt, no fence is known */
+    uint8_t is_release_pending; /* its last release failed: `pending_attempt` is its */
+    uint8_t pending_attempt[ROWLOCK_ATTEMPT_SIZE];
     uint32_t renewers;      /* handles that want it renewed */
     int64_t acquired_us;    /* local clock */
     int64_t row_until_us;   /* so long the row may live in the database, as far as is known here */
@@ -89,6 +93,16 @@ void rlk_tenure_unref(rlk_tenure *tenure);
  * NULL: none. And: it is over. */
 rlk_tenure *rlk_tenures_remnant(const rlk_tenures *tenures, const rlk_tenure *like);
 void rlk_tenures_bury(rlk_tenures *tenures, rlk_tenure *remnant);
+
+/* The row may live on with a hold that nobody has a handle for: the tenure, without handles, is
+ * kept as a remnant for who acquires next; or, if a live one of its owner has its place, that one
+ * knows.
+ */
+void rlk_tenures_leave_behind(rlk_tenures *tenures, rlk_tenure *tenure);
+
+/* Takes an acquire without an answer, of the same name and owner, out of the table; a reference to
+ * it is the caller's then. NULL: there is none. */
+rlk_tenure *rlk_tenures_take_unknown(rlk_tenures *tenures, const rlk_tenure *like);
 
 /* The database has answered that the row lives for so long from now on, or may have done so. */
 void rlk_tenure_outlives(rlk_tenure *tenure, int64_t remaining_us);
@@ -456,6 +470,9 @@ int rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us
  * (*has_remnant). An error says that nothing was done. (remnant.c) */
 int rlk_remnants_look(int *has_remnant, rowlock_client *client, rlk_tenure *const *wanted,
                       rowlock_op *ops, size_t n, int64_t bound_us, rowlock_error *err);
+
+/* A release failed: the hold may still be there. */
+void rlk_release_failed(rowlock_client *client, rlk_tenure *tenure, const rowlock_op *op);
 
 /* A tenth of the lease, at most two seconds: for clocks whose rates differ and for the way back. */
 int64_t rlk_margin(int64_t ttl_us);

@@ -154,6 +154,8 @@ int rlk_release_answer(rowlock_client *client, rlk_tenure *tenure, const rowlock
         is_shared = tenure->handles > 0;
         if (op->hold_count == 0)
             rlk_tenure_lose(tenure, ROWLOCK_LOSS_EXPIRED);
+        else if (!is_shared && tenure->may_linger)
+            rlk_tenures_leave_behind(&client->tenures, tenure);
         rlk_mutex_unlock(&client->mutex);
         if (op->hold_count == 0 &&
             is_shared) /* an adopted handle's, that was not the one released */
@@ -374,6 +376,8 @@ static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_handing *ne
         rc = repeated ? rlk_send_release(client, &op, 1, deadline - rlk_clock_us(), &sent, err)
                       : send_hold(client, &op, alone, deadline - rlk_clock_us(), &sent, err);
     sent.repeated |= repeated;
+    if (rc != ROWLOCK_OK)
+        rlk_release_failed(client, tenure, &op);
     if (rc < 0 && repeated)
         return rlk_unknown(err);
     if (rc != ROWLOCK_OK)
@@ -410,7 +414,7 @@ void rlk_handle_free(rowlock_lock *lock, int is_forked)
     rowlock_client *client = lock->client;
 
     if (!is_forked) {
-        /* Close has not found the bell of a tenure whose place in the table another has taken. */
+        /* A tenure that had left the table has kept its bell when the client was closed. */
         if (atomic_load(&client->closed))
             rlk_bell_drop(client, lock->tenure);
         rlk_mutex_lock(&client->mutex);

@@ -232,6 +232,7 @@ static int judge(queue *q, rowlock_error *err)
     if (q->n == 1 && busy->status == ROWLOCK_LOST) {
         rlk_tickets_remove(&q->waiter);
         lose_bell(q);
+        rlk_new_attempt(q->ops[0].attempt, q->client); /* or it would be late again */
         return enter(q, err);
     }
     if (busy->remaining_us != NOT_TRIED || !busy->can_wait)
@@ -356,14 +357,16 @@ static int wait_in_line(queue *q, rowlock_error *err)
     int rc = rlk_line_wait(&q->waiter, q->wait, err);
 
     rc = rlk_hand_wait(&q->waiter, q->wait, rc, &q->is_granted, err);
-    if (q->is_granted)
+    if (q->is_granted) {
         q->sent = q->waiter.handed;
-    else if (q->waiter.is_hand_left)
+    } else if (q->waiter.is_hand_left) {
+        rlk_new_attempt(q->ops[0].attempt, q->client); /* what the other one has is not ours */
         rc = rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
                              "the wait ended while the lock was being handed over: if it was had, "
                              "it is given back");
-    else if (q->waiter.is_hand_unknown)
+    } else if (q->waiter.is_hand_unknown) {
         rc = ask_for_given(q, rc, err);
+    }
     return rc;
 }
 

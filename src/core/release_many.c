@@ -122,10 +122,12 @@ static size_t settle(parting *p, size_t n, const rlk_sent *sent, int rc, const r
         }
         p->of[i]->is_open = 0;
         done++;
-        if (rc != ROWLOCK_OK)
-            p->of[i]->err = *err;
-        else
+        if (rc == ROWLOCK_OK) {
             rlk_release_answer(p->client, tenure, &p->ops[i], sent->repeated, &p->of[i]->err);
+            continue;
+        }
+        p->of[i]->err = *err;
+        rlk_release_failed(p->client, tenure, &p->ops[i]);
     }
     return done;
 }

@@ -3,6 +3,7 @@
 
 #include "process.h"
 
+#include <ctype.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -65,26 +66,34 @@ static int read_variable(char *out, size_t size, const struct watch_server *serv
 
 /* ---- its processes --------------------------------------------------------------------------- */
 
+static int read_strings(char *out, size_t *length, size_t size, pid_t pid, const char *file)
+{
+    char path[64];
+    ssize_t n;
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    n = read(fd, out, size);
+    close(fd);
+    *length = n > 0 ? (size_t)n : 0;
+    return n > 0 && n < (ssize_t)size ? 0 : -1;
+}
+
 static int read_command(struct watch_server *server)
 {
     struct stat info;
     char path[64];
-    ssize_t n;
-    int fd;
 
     snprintf(path, sizeof(path), "/proc/%d", (int)server->pid);
     if (stat(path, &info) != 0)
         return -1;
     server->uid = info.st_uid;
     server->gid = info.st_gid;
-    snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)server->pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    n = read(fd, server->command, sizeof(server->command));
-    close(fd);
-    server->command_length = n > 0 ? (size_t)n : 0;
-    return n > 0 && n < (ssize_t)sizeof(server->command) ? 0 : -1;
+    return read_strings(server->command, &server->command_length, sizeof(server->command),
+                        server->pid, "cmdline");
 }
 
 static size_t children(pid_t *out, pid_t pid)
@@ -131,6 +140,35 @@ static int await_end(pid_t pid)
     return 0;
 }
 
+int watch_server_signal(const struct watch_server *server, int number)
+{
+    pid_t pids[CHILDREN];
+    size_t n;
+
+    if (server->pid <= 0 || kill(server->pid, number) != 0)
+        return -1;
+    n = children(pids, server->pid);
+    for (size_t i = 0; i < n; i++)
+        kill(pids[i], number);
+    return 0;
+}
+
+int watch_server_is_gone(const struct watch_server *server)
+{
+    return server->pid <= 0 || is_gone(server->pid);
+}
+
+/* What libfaketime leaves of a process that was killed. */
+static void forget_clock(pid_t pid)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "/dev/shm/faketime_shm_%d", (int)pid);
+    unlink(name);
+    snprintf(name, sizeof(name), "/dev/shm/sem.faketime_sem_%d", (int)pid);
+    unlink(name);
+}
+
 /* The parent is stopped first, so that it makes no more of them. */
 int watch_server_kill(struct watch_server *server)
 {
@@ -149,22 +187,43 @@ int watch_server_kill(struct watch_server *server)
         failed |= await_end(pids[i]);
     if (server->is_child)
         waitpid(server->pid, NULL, 0);
+    forget_clock(server->pid);
     server->pid = 0;
     return failed;
 }
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
+static size_t point_at(char **out, size_t most, char *strings, size_t length)
+{
+    size_t n = 0;
+
+    for (size_t at = 0; at < length && n < most - 1; at += strlen(strings + at) + 1)
+        out[n++] = strings + at;
+    out[n] = NULL;
+    return n;
+}
+
+/* A pooler that was told to detach itself (-d) is to stay our child. */
+static void stay(char **arguments)
+{
+    for (; *arguments != NULL && strcmp(*arguments, "-d") != 0; arguments++)
+        continue;
+    for (; *arguments != NULL; arguments++)
+        arguments[0] = arguments[1];
+}
+
 static int become_server(void *payload)
 {
     struct watch_server *server = payload;
-    char *arguments[64] = {NULL};
-    size_t n = 0;
+    char *arguments[64], *variables[128];
     int fd;
 
-    for (size_t at = 0; at < server->command_length && n < 63;
-         at += strlen(server->command + at) + 1)
-        arguments[n++] = server->command + at;
+    point_at(arguments, 64, server->command, server->command_length);
+    if (strcmp(server->kind, "pgbouncer") == 0)
+        stay(arguments);
+    if (point_at(variables, 128, server->environment, server->environment_length) > 0)
+        environ = variables;
     if (getuid() == 0 && (setgid(server->gid) != 0 || setuid(server->uid) != 0))
         return 126;
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* forgotten with the change of user */
@@ -209,6 +268,27 @@ static int start(struct watch_server *out, const char *kind, const char *option,
     return read_command(out);
 }
 
+int watch_server_attach(struct watch_server *out, const char *kind, const char *folder)
+{
+    char variable[64], pid[32] = "";
+
+    memset(out, 0, sizeof(*out));
+    out->kind = kind;
+    snprintf(out->folder, sizeof(out->folder), "%s", folder);
+    for (size_t i = 0; i < sizeof(variable) - 1 && i <= strlen(kind); i++)
+        variable[i] = (char)toupper((unsigned char)kind[i]);
+    if (read_variable(out->address, sizeof(out->address), out, variable) != 0)
+        return -1;
+    strcat(variable, "_PID");
+    if (read_variable(pid, sizeof(pid), out, variable) != 0)
+        return -1;
+    out->pid = (pid_t)atoi(pid);
+    if (read_strings(out->environment, &out->environment_length, sizeof(out->environment), out->pid,
+                     "environ") != 0)
+        return -1;
+    return read_command(out);
+}
+
 int watch_server_start(struct watch_server *out, const char *kind)
 {
     return start(out, kind, strcmp(kind, "postgresql") == 0 ? "--postgresql" : "--mysql", NULL);
@@ -222,13 +302,18 @@ int watch_server_start_clock(struct watch_server *out, const char *kind)
 
 int watch_server_set_clock(const struct watch_server *server, int seconds)
 {
+    return watch_server_set_clock_ms(server, (int64_t)seconds * 1000);
+}
+
+int watch_server_set_clock_ms(const struct watch_server *server, int64_t ms)
+{
     char path[128], next[128];
     FILE *file;
 
     snprintf(path, sizeof(path), "%s/clock", server->folder);
     snprintf(next, sizeof(next), "%s/clock.next", server->folder);
     file = fopen(next, "w");
-    if (file == NULL || fprintf(file, "%+d\n", seconds) < 0 || fclose(file) != 0)
+    if (file == NULL || fprintf(file, "%+.3f\n", (double)ms / 1000) < 0 || fclose(file) != 0)
         return -1;
     return rename(next, path);
 }

@@ -5,6 +5,7 @@
 #ifndef TEST_WATCH_SERVER_H
 #define TEST_WATCH_SERVER_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 struct watch_server {
@@ -15,6 +16,8 @@ struct watch_server {
     int is_child;       /* started again by us */
     char command[2048]; /* its arguments, each ended by NUL, as they were when it was started */
     size_t command_length;
+    char environment[8192]; /* likewise, of one that was attached to; else empty: ours */
+    size_t environment_length;
     uid_t uid;
     gid_t gid;
 };
@@ -23,12 +26,23 @@ struct watch_server {
  * seconds. Give back with watch_server_end(). */
 int watch_server_start(struct watch_server *out, const char *kind);
 
+/* One that tests/support/servers has started in `folder`, by its name there: "postgresql", "mysql",
+ * "pgbouncer". It is started again with the environment that it has. 0 or -1. */
+int watch_server_attach(struct watch_server *out, const char *kind, const char *folder);
+
 /* A PostgreSQL server and a hot standby of it. */
 int watch_server_start_pair(struct watch_server *out);
 
 /* One whose wall clock can be set, to so many seconds from the true time. 0 or -1. */
 int watch_server_start_clock(struct watch_server *out, const char *kind);
 int watch_server_set_clock(const struct watch_server *server, int seconds);
+int watch_server_set_clock_ms(const struct watch_server *server, int64_t ms);
+
+/* Sends a signal to all of its processes, the parent first. 0 or -1. */
+int watch_server_signal(const struct watch_server *server, int number);
+
+/* Its parent process has ended. */
+int watch_server_is_gone(const struct watch_server *server);
 
 /* Kills all of its processes with SIGKILL; returns when they are gone: 0, or -1. */
 int watch_server_kill(struct watch_server *server);

@@ -31,7 +31,7 @@ const char *backend_names(void)
     return names;
 }
 
-static const struct backend_kind *find_kind(const char *name)
+const struct backend_kind *backend_find(const char *name)
 {
     for (size_t i = 0; kinds[i] != NULL; i++) {
         if (strcmp(kinds[i]->name, name) == 0)
@@ -60,7 +60,7 @@ static int skip(const struct backend_kind *kind)
 
 int backend_open(struct backend *out, const char *name)
 {
-    const struct backend_kind *kind = find_kind(name);
+    const struct backend_kind *kind = backend_find(name);
     if (kind == NULL) {
         fprintf(stderr, "no backend '%s', there is %s\n", name, backend_names());
         return 2;

@@ -153,6 +153,9 @@ struct backend {
 int backend_open(struct backend *out, const char *name);
 void backend_close(struct backend *backend);
 
+/* The kind of that name, for programs that are given an address; NULL if there is none. */
+const struct backend_kind *backend_find(const char *name);
+
 /* The names that backend_open() knows, for usage texts: "postgresql|mysql|sqlite". */
 const char *backend_names(void);
 

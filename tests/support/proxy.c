@@ -43,11 +43,11 @@ struct proxy {
     uint16_t port;
     int listener, wake;
     /* under the mutex */
-    int stop, refuse, refusing, refuse_failed, cut_all, directions, directions_applied;
+    int stop, refuse, refusing, refuse_failed, cut_all, directions, directions_applied, stalled;
     int armed, struck, trips, holding;
     proxy_plan plan;
     /* the thread's own */
-    int blackhole;
+    int blackhole, stall;
     struct link links[MAX_LINKS];
     char buffer[BUFFER];
 };
@@ -286,6 +286,7 @@ static int take_orders(proxy *p)
         p->refuse_failed = p->listener < 0;
     }
     p->refusing = p->refuse;
+    p->stall = p->stalled;
     if (p->blackhole != p->directions) {
         p->blackhole = p->directions;
         changed = 1;
@@ -317,11 +318,13 @@ static void *run(void *argument)
         fds[1] = (struct pollfd){.fd = p->listener, .events = POLLIN};
         for (int i = 0; i < MAX_LINKS; i++) {
             const struct link *link = &p->links[i];
-            int listen_client = link->state == LINK_PASS || link->state == LINK_DROP_REPLY;
+            int listen_client = (link->state == LINK_PASS || link->state == LINK_DROP_REPLY) &&
+                                (p->stall & PROXY_TO_SERVER) == 0;
+            int listen_server = link->state != LINK_FREE && (p->stall & PROXY_TO_CLIENT) == 0;
             fds[2 + 2 * i] =
                 (struct pollfd){.fd = listen_client ? link->client : -1, .events = POLLIN};
-            fds[3 + 2 * i] = (struct pollfd){.fd = link->state != LINK_FREE ? link->server : -1,
-                                             .events = POLLIN};
+            fds[3 + 2 * i] =
+                (struct pollfd){.fd = listen_server ? link->server : -1, .events = POLLIN};
         }
         poll(fds, 2 + 2 * MAX_LINKS, 10);
         for (int i = 0; i < MAX_LINKS; i++) {
@@ -439,6 +442,14 @@ void proxy_blackhole(proxy *p, int directions)
     while (p->directions_applied != directions)
         pthread_cond_wait(&p->changed, &p->mutex);
     pthread_mutex_unlock(&p->mutex);
+}
+
+void proxy_stall(proxy *p, int directions)
+{
+    pthread_mutex_lock(&p->mutex);
+    p->stalled = directions;
+    pthread_mutex_unlock(&p->mutex);
+    wake(p);
 }
 
 void proxy_cut_all(proxy *p)

@@ -60,6 +60,10 @@ int proxy_refuse(proxy *p, int refuse);
  * connections. Connections that were blackholed are closed when the directions change. */
 void proxy_blackhole(proxy *p, int directions);
 
+/* Bytes in these directions (0: none) are kept back from now on, and delivered when they are not in
+ * it any more. */
+void proxy_stall(proxy *p, int directions);
+
 /* Closes all connections that stand. Returns when it is done. */
 void proxy_cut_all(proxy *p);
 

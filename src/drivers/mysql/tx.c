@@ -112,7 +112,7 @@ int my_lock(const rowlock_target *target, rowlock_op *ops, size_t n, uint32_t wa
     rlk_ok(err);
     if (target->conn != NULL)
         return my_lock_rows(target->conn, ops, n, wait_ms, in_line, timeout_ms, err);
-    status = my_native_borrow(&conn, target, err);
+    status = my_native_borrow(&conn, target, timeout_ms, err);
     if (status == ROWLOCK_OK)
         status = my_lock_rows(&conn, ops, n, wait_ms, in_line, timeout_ms, err);
     my_conn_free(&conn);
