@@ -312,7 +312,8 @@ struct rowlock_client {
     rlk_cond changed; /* a connection came back, a call left */
     rlk_conn *idle;
     uint32_t idle_count;
-    uint32_t keeping;      /* connections in use by renewals and releases */
+    uint32_t keeping;      /* connections in use by renewals and releases, */
+    uint32_t keep_opening; /* of which so many are still being opened */
     uint32_t keep_waiting; /* renewals and releases that wait for one */
     uint32_t handles;      /* not released yet */
     uint32_t acquiring;    /* calls that may get some, and have no bell to release them on */
