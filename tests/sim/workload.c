@@ -314,7 +314,11 @@ static int open_client(sim_app *app)
 
     call_begins(&call, "open");
     rc = rowlock_open(&client, sim_driver(), "sim", &app->options, &err);
-    call_ends(&call, rc, app->options.connect_timeout_ms * 1000 + 2 * app_call_us(app), 0);
+    /* The version is asked for before and after a migration, which may take a minute. */
+    call_ends(&call, rc,
+              app->options.connect_timeout_ms * 1000 + 3 * app_call_us(app) +
+                  (sim.has_tables ? 0 : INT64_C(60000000)),
+              0);
     app->client = rc == ROWLOCK_OK ? client : NULL;
     return rc == ROWLOCK_OK;
 }
