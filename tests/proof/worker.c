@@ -158,7 +158,7 @@ static void prepare_signals(void)
 
 static void run(const struct work *common, int threads)
 {
-    struct work works[THREADS_MAX];
+    static struct work works[THREADS_MAX];
     pthread_t ids[THREADS_MAX];
     int n = 0;
 
