@@ -89,6 +89,9 @@ void rlk_tenure_unref(rlk_tenure *tenure);
 rlk_tenure *rlk_tenures_remnant(const rlk_tenures *tenures, const rlk_tenure *like);
 void rlk_tenures_bury(rlk_tenures *tenures, rlk_tenure *remnant);
 
+/* The tenure of the same name, owner and fence, if it is lost here. NULL: none. */
+rlk_tenure *rlk_tenures_lost(const rlk_tenures *tenures, const rlk_tenure *like);
+
 /* The database has answered that the row lives for so long from now on, or may have done so. */
 void rlk_tenure_outlives(rlk_tenure *tenure, int64_t remaining_us);
 
