@@ -95,7 +95,7 @@ static int may_take_idle(const rowlock_client *client, rlk_use use)
     if (!is_one_reserved(client, use))
         return 1;
     return is_shared(client, use) ? client->keep_waiting == 0
-                                  : client->idle_count + client->keeping > 1;
+                                  : client->idle_count + client->keeping - client->keep_opening > 1;
 }
 
 static int may_open(const rowlock_client *client, rlk_use use)
@@ -143,6 +143,7 @@ static int reserve(rlk_conn **out, rowlock_client *client, rlk_use use, int64_t 
         *out = take_idle(client);
     client->connections[counted]++;
     client->keeping += use == RLK_USE_KEEP;
+    client->keep_opening += use == RLK_USE_KEEP && *out == NULL;
     return ROWLOCK_OK;
 }
 
@@ -184,6 +185,11 @@ static int get(rlk_conn **out, rowlock_client *client, rlk_use use, int64_t dead
         return rc;
     if (*out == NULL) {
         rc = connect_new(out, client, deadline_us, err);
+        if (use == RLK_USE_KEEP) {
+            rlk_mutex_lock(&client->mutex);
+            client->keep_opening--;
+            rlk_mutex_unlock(&client->mutex);
+        }
         if (rc != ROWLOCK_OK)
             forget_one(client, use);
         else

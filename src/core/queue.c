@@ -126,7 +126,8 @@ static void plan_try(queue *q, int64_t now)
     rlk_tickets_poll(&q->waiter, q->n > 1 || !q->ops[0].can_wait);
 }
 
-/* A ticket, with a bell if a connection can be had for it. */
+/* A ticket, with a bell if a connection can be had for it; none if there is no time for a request:
+ * one that has no answer in time costs its connection. */
 static int enter(queue *q, rowlock_error *err)
 {
     entry e = {q, q->n == 1};
@@ -135,6 +136,8 @@ static int enter(queue *q, rowlock_error *err)
 
     for (size_t i = 0; i < q->n; i++)
         q->ops[i].ticket = 0;
+    if (!rlk_wait_has_time(q->wait))
+        return ROWLOCK_OK;
     if (e.with_bell)
         rc = rlk_call_lent(&q->conn, q->client, RLK_USE_WAIT, rlk_wait_bound(q->wait), do_enqueue,
                            &e, err);
@@ -143,6 +146,8 @@ static int enter(queue *q, rowlock_error *err)
         q->conn = NULL;
     }
     e.with_bell = 0;
+    if ((rc == ROWLOCK_BUSY || rc == ROWLOCK_ECONNECT) && !rlk_wait_has_time(q->wait))
+        return ROWLOCK_OK;
     if (rc == ROWLOCK_BUSY || rc == ROWLOCK_ECONNECT) /* one that is open may do */
         rc = rlk_call(q->client, rlk_wait_bound(q->wait), do_enqueue, &e, &sent, err);
     if (rc != ROWLOCK_OK || q->ops[0].ticket == 0)

@@ -20,7 +20,7 @@ static struct {
     const sim_process *process;
     char name[32];
     uint64_t fence;
-    int64_t at_us, stalled_us;
+    int64_t at_us, stalled_us, step_us;
 } told[MOST_TOLD];
 static size_t told_at;
 
@@ -123,6 +123,7 @@ void invariants_told_lost(const rowlock_op *op)
     snprintf(told[told_at].name, sizeof told[0].name, "%s", op->name);
     told[told_at].fence = op->fence;
     told[told_at].at_us = sim_now;
+    told[told_at].step_us = model_step_us;
     told[told_at].stalled_us = process_stalled(sched_process());
     told_at = (told_at + 1) % MOST_TOLD;
 }
@@ -143,10 +144,9 @@ static int is_held(const sim_handle *h)
 static void check_told(const sim_handle *h)
 {
     for (size_t i = 0; i < MOST_TOLD; i++) {
-        /* A clock that is set back may bring it back, for a handle that is asked for later. */
+        /* A clock that is set back may bring it back. */
         if (told[i].process == h->process && told[i].fence == h->fence &&
-            h->since_us <= told[i].at_us &&
-            strcmp(told[i].name, sim_name(h->name)) == 0 &&
+            told[i].step_us == model_step_us && strcmp(told[i].name, sim_name(h->name)) == 0 &&
             sim_now > told[i].at_us + TOLD_US + h->process->stalled_us - told[i].stalled_us)
             sim_fail("told",
                      "rowlock_check() of %s says OK in process %d, %lld us after the database said "
@@ -173,14 +173,35 @@ static void check_row(const sim_handle *h)
                  row == NULL ? 0LL : (long long)(row->expire_time - model_now()));
 }
 
+/* Whose lease has ended is told soon: callbacks here take no time. */
+static void check_on_lost(sim_handle *h)
+{
+    const rowlock_client *client = h->lock->client;
+
+    if (!h->has_callback || h->is_told || atomic_load(&client->closed) ||
+        atomic_load(&client->watch.stop) ||
+        process_clock(h->process) < atomic_load(&h->lock->tenure->deadline_us))
+        return;
+    if (h->lost_seen_us == 0) {
+        h->lost_seen_us = sim_now;
+        h->lost_stalled_us = process_stalled(h->process);
+    } else if (sim_now - h->lost_seen_us > LATE_US + h->process->stalled_us - h->lost_stalled_us) {
+        sim_fail("on_lost", "%s is lost in process %d for %lld us, and on_lost was not called",
+                 sim_name(h->name), h->process->pid, (long long)(sim_now - h->lost_seen_us));
+    }
+}
+
 static void check_handles(void)
 {
     const sim_handle *holder[MOST_NAMES] = {0};
 
-    for (const sim_handle *h = handles; h != NULL; h = h->next) {
+    for (sim_handle *h = handles; h != NULL; h = h->next) {
         const sim_handle *other = holder[h->name];
 
-        if (h->process->is_dead || !is_held(h))
+        if (h->process->is_dead)
+            continue;
+        check_on_lost(h);
+        if (!is_held(h))
             continue;
         if (other != NULL && other->fence != h->fence && !was_forced(other) && !was_forced(h))
             sim_fail("exclusion",

@@ -15,11 +15,11 @@ typedef struct sim_handle {
     uint64_t fence;
     int64_t since_us;   /* true time at which the call that gave it began */
     int64_t stalled_us; /* of the process, then */
-    int is_renewed; /* and its lease is long enough for a call of the keeper's that hangs */
-    int is_exempt;        /* from what is only true without transactions: it was guarded, say */
-    int is_told;          /* on_lost was called */
-    int has_callback;     /* on_lost is to be called */
-    int64_t lost_seen_us; /* true time at which it was first seen lost, and not told */
+    int is_renewed;     /* and its lease is long enough for a call of the keeper's that hangs */
+    int is_exempt;      /* from what is only true without transactions: it was guarded, say */
+    int is_told;        /* on_lost was called */
+    int has_callback;   /* on_lost is to be called */
+    int64_t lost_seen_us, lost_stalled_us; /* when it was first seen lost, and not told */
 } sim_handle;
 
 void invariants_reset(void);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -117,6 +118,9 @@ static int run_many(const options *o, uint64_t first)
     }
     if (child < 0 || waitpid(child, &status, 0) < 0)
         exit(3);
+    if (WIFSIGNALED(status))
+        snprintf(common->result.failure, sizeof common->result.failure, "%s",
+                 strsignal(WTERMSIG(status)));
     return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
 }
 
@@ -232,12 +236,30 @@ static void print_command(uint64_t seed, const sim_cut *cut)
     printf("\n");
 }
 
+/* Of this process and of those that have ended. */
+static double processor_seconds(void)
+{
+    double sum = 0;
+    const int whose[] = {RUSAGE_SELF, RUSAGE_CHILDREN};
+
+    for (int i = 0; i < 2; i++) {
+        struct rusage usage;
+
+        getrusage(whose[i], &usage);
+        sum += (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+               (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+    }
+    return sum;
+}
+
 static void print_stats(double seconds)
 {
-    printf("%llu runs, %llu steps, %.0f simulated seconds in %.1f: %.0f a second\n",
-           (unsigned long long)common->runs, (unsigned long long)common->steps,
-           (double)common->simulated_us / 1e6, seconds,
-           (double)common->simulated_us / 1e6 / (seconds > 0 ? seconds : 1));
+    double simulated = (double)common->simulated_us / 1e6, used = processor_seconds();
+
+    printf("%llu runs, %llu steps, %.0f simulated seconds in %.1f: %.0f a second, %.0f a second of "
+           "processor time\n",
+           (unsigned long long)common->runs, (unsigned long long)common->steps, simulated, seconds,
+           simulated / (seconds > 0 ? seconds : 1), simulated / (used > 0 ? used : 1));
     printf("faults:\n");
     for (int i = 0; i < FAULTS; i++)
         printf("  %-14s %10llu  %s\n", fault_word(i), (unsigned long long)common->faults[i],

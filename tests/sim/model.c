@@ -38,7 +38,7 @@ void model_reset(void)
     model_row_count = highest_count = 0;
     model_step_us = 0;
     floor_fence = 0;
-    version = 1;
+    version = sim.has_tables;
     model_tx_reset();
     model_queue_reset();
     model_flush();
@@ -166,11 +166,13 @@ static int is_takeable(const rowlock_op *op)
     return model_is_own(op) || ((row == NULL || !model_is_live(row)) && !model_is_barred(op));
 }
 
-static int is_stale(const rowlock_op *op)
+/* By ticket, which can be used but once, only where it is live. */
+int model_is_stale(const rowlock_op *op)
 {
     const sim_row *row = model_find(op->name, op->name_length);
 
-    return row != NULL && strcmp(row->owner, op->owner) == 0 &&
+    return row != NULL && (op->ticket == 0 || model_is_live(row)) &&
+           strcmp(row->owner, op->owner) == 0 &&
            memcmp(row->attempt, op->attempt, ROWLOCK_ATTEMPT_SIZE / 2) == 0 &&
            memcmp(row->attempt, op->attempt, ROWLOCK_ATTEMPT_SIZE) > 0;
 }
@@ -257,7 +259,7 @@ static int acquire(sim_request *r, rowlock_op *ops, size_t n, int all, int is_la
 
         is_held |= is_seen_held(&ops[i]);
         is_locked |= locked;
-        possible += !locked && is_takeable(&ops[i]) && !is_stale(&ops[i]);
+        possible += !locked && is_takeable(&ops[i]) && !model_is_stale(&ops[i]);
     }
     if (is_locked && !is_held && !is_last && (all || n == 1))
         return 0;
@@ -266,7 +268,7 @@ static int acquire(sim_request *r, rowlock_op *ops, size_t n, int all, int is_la
 
         if (row != NULL && model_is_shared(row, r->session))
             model_answer_busy(&ops[i], row);
-        else if (is_stale(&ops[i]))
+        else if (model_is_stale(&ops[i]))
             ops[i].status = ROWLOCK_LOST;
         else if (!is_takeable(&ops[i]))
             refuse(&ops[i], r->session);

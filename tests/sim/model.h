@@ -166,6 +166,7 @@ size_t model_live_tickets(const char *name, size_t length);
 
 /* For those: the part of acquire for one row; its answers. */
 int model_is_own(const rowlock_op *op);
+int model_is_stale(const rowlock_op *op);
 void model_take_one(rowlock_op *op);
 void model_answer_busy(rowlock_op *op, const sim_row *row);
 sim_row *model_make(const char *name, size_t length);

@@ -234,7 +234,7 @@ int model_turn(sim_request *r, int is_last)
         op->status = ROWLOCK_BUSY;
         return is_last || r->is_cancelled;
     }
-    if (find(op) == NULL && !model_is_own(op)) {
+    if ((find(op) == NULL && !model_is_own(op)) || model_is_stale(op)) {
         op->status = ROWLOCK_LOST;
         return 1;
     }

@@ -108,6 +108,7 @@ static void configure(uint64_t seed)
     sim.has_exchange = rng_below(&rng, 2) == 0;
     sim.has_one_writer = rng_below(&rng, 4) == 0;
     sim.has_tx = rng_below(&rng, 3) == 0;
+    sim.has_tables = rng_below(&rng, 8) != 0;
     choose_faults(&rng);
     if (sim.limit != 0)
         sim.has_tx = 0;
@@ -136,8 +137,8 @@ void run_world(sim_result *out, uint64_t seed, const sim_cut *what)
     sim_failed[0] = sim_failure[0] = '\0';
     sim_digest = seed;
     sim_process_count = 0;
-    memory_reset();
     sched_reset();
+    memory_reset();
     seam_reset();
     net_reset();
     model_reset();

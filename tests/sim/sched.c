@@ -64,8 +64,13 @@ static int calls_in_step;
 static const void *main_bottom;
 static size_t main_size;
 
+/* Before the memory of the run before is freed, in which the tasks are. */
 void sched_reset(void)
 {
+    for (size_t i = 0; i < task_count; i++) {
+        if (tasks[i]->stack != NULL && free_stack_count < MOST_TASKS)
+            free_stacks[free_stack_count++] = tasks[i]->stack;
+    }
     memset(tasks, 0, sizeof tasks);
     task_count = heap_count = 0;
     last_number = heap_order = sim_steps = 0;

@@ -93,6 +93,7 @@ typedef struct sim_config {
     int64_t drift_ppm[8];          /* of each process's clock, against the server's */
     uint32_t limit; /* connections that the server has for each process; 0: no limit */
     int has_queue, has_exchange, has_one_writer, has_tx;
+    int has_tables; /* from the beginning */
 } sim_config;
 
 extern sim_config sim;
@@ -174,8 +175,8 @@ extern size_t sim_process_count;
 sim_process *process_new(int index);
 int64_t process_clock(const sim_process *process);
 int64_t process_true_time(const sim_process *process,
-                          int64_t local_us); /* of its clock's reading */
-int64_t process_stalled(const sim_process *process); /* until now */
+                          int64_t local_us);          /* of its clock's reading */
+int64_t process_stalled(const sim_process *process);  /* until now */
 void process_stall(sim_process *process, int64_t us); /* a thread of it is not run */
 void process_pause(sim_process *process, int64_t us);
 

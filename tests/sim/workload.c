@@ -128,6 +128,7 @@ void hold_add(sim_thread *t, sim_hold *hold, rowlock_lock *lock, int name, int64
     if (options->max_hold_ms != 0)
         invariants_max_held(hold->handle);
     hold->handle->has_callback = options->on_lost != NULL;
+    hold->handle->is_told = hold->was_told;
     hold->closed = t->app->closed;
     t->held[t->n_held++] = hold;
 }
@@ -190,8 +191,10 @@ void on_lost(rowlock_lock *lock, int loss, void *payload)
     trace("%s: on_lost (%d)", sched_name(sched_self()), loss);
     if (rc != ROWLOCK_LOST && rc != ROWLOCK_ECLOSED)
         sim_fail("on_lost", "on_lost is called, and rowlock_check() is %d", rc);
-    if (hold->handle == NULL)
-        return; /* the call that acquired it has not returned */
+    if (hold->handle == NULL) {
+        hold->was_told = 1; /* the call that acquired it has not returned */
+        return;
+    }
     if (hold->handle->is_told)
         sim_fail("on_lost", "on_lost is called twice for one handle");
     hold->handle->is_told = 1;
@@ -311,7 +314,11 @@ static int open_client(sim_app *app)
 
     call_begins(&call, "open");
     rc = rowlock_open(&client, sim_driver(), "sim", &app->options, &err);
-    call_ends(&call, rc, app->options.connect_timeout_ms * 1000 + 2 * app_call_us(app), 0);
+    /* The version is asked for before and after a migration, which may take a minute. */
+    call_ends(&call, rc,
+              app->options.connect_timeout_ms * 1000 + 3 * app_call_us(app) +
+                  (sim.has_tables ? 0 : INT64_C(60000000)),
+              0);
     app->client = rc == ROWLOCK_OK ? client : NULL;
     return rc == ROWLOCK_OK;
 }

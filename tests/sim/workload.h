@@ -32,7 +32,8 @@ typedef struct sim_hold {
     sim_thread *thread;
     int is_left_to_callback; /* which releases it */
     int is_released;
-    int closed; /* of the app, when it was acquired */
+    int was_told; /* before the call that acquired it had returned */
+    int closed;   /* of the app, when it was acquired */
 } sim_hold;
 
 struct sim_thread {
