@@ -4,6 +4,7 @@
  * deferred trigger refuses the COMMIT. */
 #include "fault.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,13 +12,24 @@ enum { TIMEOUT_MS = 5000 };
 
 static void *conn;
 
-static void refuse_commits(void)
+/* What happens at a COMMIT from now on. */
+static void do_at_commit(const char *body)
 {
-    fault_sql("CREATE OR REPLACE FUNCTION rowlock_fault_refuse() RETURNS trigger LANGUAGE plpgsql "
-              "AS 'BEGIN RAISE EXCEPTION ''not today''; END'");
+    char sql[512];
+
+    snprintf(sql, sizeof sql,
+             "CREATE OR REPLACE FUNCTION rowlock_fault_refuse() RETURNS trigger LANGUAGE plpgsql "
+             "AS 'BEGIN %s END'",
+             body);
+    fault_sql(sql);
     fault_sql("CREATE CONSTRAINT TRIGGER rowlock_fault_refuse AFTER INSERT OR UPDATE ON {locks} "
               "DEFERRABLE INITIALLY DEFERRED "
               "FOR EACH ROW EXECUTE FUNCTION rowlock_fault_refuse()");
+}
+
+static void refuse_commits(void)
+{
+    do_at_commit("RAISE EXCEPTION ''not today'';");
 }
 
 static void allow_commits(void)
@@ -94,10 +106,26 @@ static void renewal_and_release_whose_commit_fails_are_none(void **state)
     assert_int_equal(op.status, ROWLOCK_OK);
 }
 
+/* The server says why it ends the session; whether that was before or after the commit it does not
+ * say. */
+static void session_that_is_ended_at_its_commit_is_unknown(void **state)
+{
+    const rowlock_driver *driver = fault.backend.driver;
+    rowlock_op op = op_of("one", 20);
+    rowlock_error err;
+
+    (void)state;
+    do_at_commit("PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW;");
+    assert_status(ROWLOCK_EUNKNOWN, driver->acquire(conn, &op, 1, 0, TIMEOUT_MS, &err), &err);
+    allow_commits();
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_setup_teardown(acquire_whose_commit_fails_is_no_grant, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(session_that_is_ended_at_its_commit_is_unknown, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(renewal_and_release_whose_commit_fails_are_none, set_up,
                                         tear_down),
     };
