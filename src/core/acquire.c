@@ -189,6 +189,22 @@ static int too_late(acquisition *a, rowlock_error *err)
                            (long long)a->options.ttl_ms);
 }
 
+/* Under the mutex: a tenure was re-entered that was lost here while the request was in flight. Lost
+ * is for ever, so that this is no grant; what the answer says of the row is true. */
+static int enters_a_lost_one(acquisition *a)
+{
+    int found = 0;
+
+    for (size_t i = 0; i < a->n && !a->is_adopted; i++) {
+        rlk_tenure *lost = rlk_tenures_lost(&a->client->tenures, a->tenures[i]);
+
+        if (lost != NULL)
+            rlk_tenure_outlives(lost, a->ops[i].remaining_us);
+        found |= lost != NULL;
+    }
+    return found;
+}
+
 /* All granted: hand the handles out, unless the answer came so late that the lease is over. */
 static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, rowlock_error *err)
 {
@@ -212,6 +228,10 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
         rlk_tenure_prolong(a->tenures[i], deadline);
     }
     rlk_mutex_lock(&a->client->mutex);
+    if (enters_a_lost_one(a)) {
+        rlk_mutex_unlock(&a->client->mutex);
+        return too_late(a, err);
+    }
     for (size_t i = 0; i < a->n; i++) {
         a->locks[i]->client = a->client;
         a->locks[i]->tenure = rlk_tenures_attach(&a->client->tenures, a->tenures[i]);

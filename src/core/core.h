@@ -105,6 +105,9 @@ void rlk_tenures_leave_behind(rlk_tenures *tenures, rlk_tenure *tenure);
  * it is the caller's then. NULL: there is none. */
 rlk_tenure *rlk_tenures_take_unknown(rlk_tenures *tenures, const rlk_tenure *like);
 
+/* The tenure of the same name, owner and fence, if it is lost here. NULL: none. */
+rlk_tenure *rlk_tenures_lost(const rlk_tenures *tenures, const rlk_tenure *like);
+
 /* The database has answered that the row lives for so long from now on, or may have done so. */
 void rlk_tenure_outlives(rlk_tenure *tenure, int64_t remaining_us);
 

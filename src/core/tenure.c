@@ -161,6 +161,13 @@ rlk_tenure *rlk_tenures_remnant(const rlk_tenures *tenures, const rlk_tenure *li
     return found != NULL && !found->is_unknown && may_live(found) ? found : NULL;
 }
 
+rlk_tenure *rlk_tenures_lost(const rlk_tenures *tenures, const rlk_tenure *like)
+{
+    rlk_tenure *found = tenures->slot_count == 0 ? NULL : *find(tenures, like);
+
+    return found != NULL && found->fence == like->fence && rlk_tenure_is_lost(found) ? found : NULL;
+}
+
 /* Takes it out of the table, if it is there. */
 static void take_out(rlk_tenures *tenures, rlk_tenure *tenure)
 {

@@ -118,6 +118,23 @@ static void test_future_fence_of_a_turn(void **state)
     }
 }
 
+/* Whoever waits is woken by the one before, who came by a ticket, too. */
+static void test_future_fence_of_a_turn_by_a_bell(void **state)
+{
+    struct fixture *f = *state;
+    void *a = another(f), *b = another(f);
+    for (int i = 0; i < 3; i++) {
+        rowlock_op held = grant_by_ticket(f, a, "lock", "ann", LONG_US);
+        rowlock_op op = queue_up(f, b, "lock", "bob");
+        sql_run(f, MOVE_AHEAD, NULL, 0);
+        held.fence = row_of(f, "lock").fence;
+        give_back(f, a, &held);
+        expect_ok(await_turn(f, b, &op), NULL);
+        assert_int_equal(op.fence, held.fence + 1);
+        give_back(f, b, &op);
+    }
+}
+
 static void test_future_fence_of_several_by_ticket(void **state)
 {
     struct fixture *f = *state;
@@ -160,6 +177,7 @@ static const struct test_case cases[] = {
     CASE_IF(test_future_fence_of_an_exchange, BACKEND_SQL | BACKEND_EXCHANGE),
     CASE_IF(test_future_fence_of_a_hand_over, BACKEND_SQL | BACKEND_EXCHANGE),
     CASE_IF(test_future_fence_of_a_turn, BACKEND_SQL | BACKEND_TICKETS),
+    CASE_IF(test_future_fence_of_a_turn_by_a_bell, BACKEND_SQL | BACKEND_TICKETS),
     CASE_IF(test_future_fence_of_several_by_ticket, BACKEND_SQL | BACKEND_TICKETS),
     CASE_IF(test_future_fence_of_a_forced_release, BACKEND_SQL),
     CASE_IF(test_future_fence_of_a_transaction, BACKEND_SQL | BACKEND_TRANSACTIONS),

@@ -163,6 +163,46 @@ static void test_a_late_renewal_is_a_remnant_too(void **state)
     assert_status(OK, rowlock_release(&again, NULL));
 }
 
+/* The tenure was lost while the request to re-enter it was in flight: the row has the second hold,
+ * and another lease, when the answer comes. */
+static void re_enters_too_late(int64_t wait_ms, int expected)
+{
+    rowlock_lock *lock = hold(client, "a", 10000, "x"), *again = NULL;
+    uint64_t fence = rowlock_fence(lock);
+
+    fake_clock_advance_us(8000 * MS);
+    fake_slow(0, 1500 * MS);
+    assert_int_equal(expected, try_again(&again, "a", wait_ms, NULL));
+    fake_slow(0, 0);
+    assert_status(LOST, rowlock_check(lock));
+    if (again != NULL) {
+        assert_true(rowlock_fence(again) > fence);
+        assert_status(OK, rowlock_release(&again, NULL));
+        assert_false(fake_is_live("a"));
+    } else {
+        assert_true(fake_is_live("a"));
+        assert_int_equal(fake_find("a")->hold_count, 1);
+        assert_status(BUSY, try_again(&again, "a", 0, NULL));
+        fake_clock_advance_us(10000 * MS);
+        assert_status(OK, try_again(&again, "a", 0, NULL));
+        assert_true(rowlock_fence(again) > fence);
+        assert_status(OK, rowlock_release(&again, NULL));
+    }
+    assert_status(LOST, rowlock_release(&lock, NULL));
+}
+
+static void test_what_was_lost_meanwhile_is_not_re_entered(void **state)
+{
+    (void)state;
+    re_enters_too_late(0, ROWLOCK_ECONNECT);
+}
+
+static void test_what_was_lost_meanwhile_is_waited_for(void **state)
+{
+    (void)state;
+    re_enters_too_late(60000, ROWLOCK_OK);
+}
+
 static void test_a_database_that_does_not_answer_is_no_grant(void **state)
 {
     rowlock_lock *lock = hold_and_lose("a"), *again = NULL;
@@ -248,6 +288,8 @@ int main(void)
         TEST(several_names_wait_for_the_one),
         TEST(a_late_renewal_is_a_remnant_too),
         TEST(a_renewal_of_unknown_outcome_is_remembered),
+        TEST(what_was_lost_meanwhile_is_not_re_entered),
+        TEST(what_was_lost_meanwhile_is_waited_for),
         TEST(a_database_that_does_not_answer_is_no_grant),
         TEST(what_is_over_is_not_asked_for),
         TEST(a_remnant_can_be_adopted),

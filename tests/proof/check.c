@@ -86,7 +86,8 @@ static int add_grant(struct check *check, struct thread_state *state,
         return -1;
     *t = (struct tenure){.fence = r->fence, .start_ns = r->at_ns, .end_ns = deadline(r)};
     t->name = r->name;
-    t->process = r->process & 0x1fffff;
+    t->process = r->process & 0xfffff;
+    t->may_go_on = r->status != 0;
     t->thread = (uint8_t)r->thread;
     check->report.grants++;
     if (r->value > r->at_ns)

@@ -9,7 +9,8 @@
 struct tenure {
     uint64_t fence, start_ns, end_ns;
     uint32_t name;
-    uint32_t process : 21, thread : 8;
+    uint32_t process : 20, thread : 8;
+    uint32_t may_go_on : 1; /* its owner may have held it already */
     uint32_t is_lost : 1;
     uint32_t is_released : 1; /* else it ended by its deadline */
     uint32_t is_guarded : 1;  /* end_ns: a guarded transaction was not committed yet */

@@ -180,6 +180,18 @@ static void threads_are_told_apart(void **state)
     assert_clean();
 }
 
+static void a_hold_of_unknown_outcome_goes_on(void **state)
+{
+    (void)state;
+    grant(1, 10, 5, 100);
+    release(1, 20, 5);
+    grant(1, 30, 5, 100);
+    made[2].status = 1;
+    release(1, 40, 5);
+    grant(2, 50, 6, 100);
+    assert_clean();
+}
+
 static void unfilled_slots_are_passed_over(void **state)
 {
     (void)state;
@@ -222,6 +234,16 @@ static void same_fence_twice(void **state)
     grant(1, 10, 5, 100);
     release(1, 20, 5);
     grant(2, 30, 5, 100);
+    assert_only(CHECK_FENCE_TWICE);
+}
+
+static void a_hold_of_unknown_outcome_goes_on_elsewhere(void **state)
+{
+    (void)state;
+    grant(1, 10, 5, 100);
+    release(1, 20, 5);
+    grant(2, 30, 5, 100);
+    made[2].status = 1;
     assert_only(CHECK_FENCE_TWICE);
 }
 
@@ -440,10 +462,12 @@ int main(void)
         cmocka_unit_test(other_names_do_not_matter),
         cmocka_unit_test(takeover_after_the_deadline_is_clean),
         cmocka_unit_test(threads_are_told_apart),
+        cmocka_unit_test(a_hold_of_unknown_outcome_goes_on),
         cmocka_unit_test(unfilled_slots_are_passed_over),
         cmocka_unit_test(counters_that_add_up_are_clean),
         cmocka_unit_test(a_guarded_write_beyond_the_deadline_is_clean),
         cmocka_unit_test(same_fence_twice),
+        cmocka_unit_test(a_hold_of_unknown_outcome_goes_on_elsewhere),
         cmocka_unit_test(same_fence_behind_a_long_tenure),
         cmocka_unit_test(fence_falls),
         cmocka_unit_test(granted_before_the_release),

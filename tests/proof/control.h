@@ -13,7 +13,7 @@ enum {
     PROOF_WORKERS = 16,       /* at most so many processes at a time */
     PROOF_HOT = 4,            /* names that everybody wants: 0 .. HOT - 1 */
     PROOF_WRITTEN = 64,       /* names with counters: 0 .. WRITTEN - 1 */
-    PROOF_NAMES = 20000,      /* all names; most are cold */
+    PROOF_NAMES = 4000,       /* all names; most are cold */
     PROOF_NAME_SIZE = 32,     /* room for a name */
     PROOF_ROOM = 40 * 1000000 /* records of one process */
 };

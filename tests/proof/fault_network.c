@@ -6,6 +6,8 @@
 #include "process.h"
 
 #include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
 
 /* Waits a little for the request that it is meant for. */
 static int arm(struct nemesis *n, enum proxy_fault fault, int hold_ms)
@@ -112,8 +114,13 @@ int pooler_kill(struct nemesis *n)
     return n->pooled[0] != '\0' && watch_server_kill(&n->pooler) == 0;
 }
 
+/* It does not start while there is the file of the one that was killed. */
 void pooler_start(struct nemesis *n)
 {
+    char path[512];
+
+    snprintf(path, sizeof(path), "%s/pgbouncer/pid", n->servers);
+    unlink(path);
     if (watch_server_again(&n->pooler) != 0)
         n->failures++;
 }

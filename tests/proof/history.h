@@ -15,7 +15,8 @@
 /* Kinds of records, and what their fields mean. `at_ns` is the time of each. */
 enum history_kind {
     HISTORY_NONE = 0, /* a slot that was not filled: its process was killed */
-    HISTORY_GRANT,    /* acquire has returned OK; value: when it was called (ns); left_ms */
+    HISTORY_GRANT,    /* acquire has returned OK; value: when it was called (ns); left_ms; status:
+                       * nonzero if it may have been held already, see below */
     HISTORY_CHECK,    /* before rowlock_check(), which said OK; left_ms */
     HISTORY_RELEASE,  /* before the last release of the tenure */
     HISTORY_LOST,     /* after rowlock_check(), which said LOST */
@@ -26,6 +27,9 @@ enum history_kind {
     HISTORY_FINAL_FENCED,
     HISTORY_KINDS
 };
+
+/* An acquire or release whose outcome is not known leaves a hold of its owner's, perhaps, which the
+ * same owner enters again with its next acquire: a tenure that goes on, with the same fence. */
 
 /* So many empty slots in a row are the end of a file: each thread leaves at most one. */
 enum { HISTORY_GAP = 256 };

@@ -51,6 +51,7 @@ static void record_grant(struct hold *hold, uint64_t began_ns)
     hold->is_lost = 0;
     r.at_ns = history_now_ns();
     r.left_ms = (uint32_t)rowlock_remaining(hold->lock);
+    r.status = (int8_t)hold->work->in_doubt[hold->name];
     record(hold, &r, HISTORY_GRANT);
     __atomic_fetch_add(&control->grants, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&control->grants_of[hold->work->slot], 1, __ATOMIC_RELAXED);
@@ -61,6 +62,8 @@ static void record_failure(struct hold *hold, uint64_t began_ns, int status)
     struct history_record r = {.at_ns = history_now_ns(), .value = began_ns};
 
     r.status = (int8_t)status;
+    if (status < 0)
+        hold->work->in_doubt[hold->name] = 1;
     record(hold, &r, HISTORY_FAILED);
 }
 
@@ -274,6 +277,12 @@ struct batch {
     const char *pointers[BATCH];
 };
 
+static void record_batch_failure(struct batch *batch, uint64_t began_ns, int status)
+{
+    for (int i = 0; i < BATCH; i++)
+        record_failure(&batch->holds[i], began_ns, status);
+}
+
 static int acquire_batch(struct batch *batch, struct work *work)
 {
     rowlock_acquire_options options = ROWLOCK_ACQUIRE_OPTIONS_INIT;
@@ -286,7 +295,7 @@ static int acquire_batch(struct batch *batch, struct work *work)
     status =
         rowlock_acquire_many(batch->locks, work->client, batch->pointers, BATCH, &options, &err);
     if (status != ROWLOCK_OK) {
-        record_failure(&batch->holds[0], began_ns, status);
+        record_batch_failure(batch, began_ns, status);
         return -1;
     }
     for (int i = 0; i < BATCH; i++) {
@@ -321,7 +330,7 @@ static int use_batch(struct work *work)
         record(&batch.holds[i], &r, HISTORY_RELEASE);
     status = rowlock_release_many(NULL, batch.locks, BATCH, &err);
     if (status != ROWLOCK_OK)
-        record_failure(&batch.holds[0], r.at_ns, status);
+        record_batch_failure(&batch, r.at_ns, status);
     return batch.holds[BATCH - 1].is_full;
 }
 

@@ -18,7 +18,8 @@ struct work {
     uint32_t process, slot;
     uint16_t thread;
     unsigned seed;
-    const int *stop; /* of the process */
+    const int *stop;                     /* of the process */
+    unsigned char in_doubt[PROOF_NAMES]; /* a call of this thread had an unknown outcome */
 };
 
 /* Until control->stop or *stop. NULL, or a text: the run must not go on. */

@@ -54,7 +54,7 @@ static rowlock_client *open_client(const struct work *work, unsigned *seed)
     options.connect_timeout_ms = 500;
     options.ticket_ms = 1000;
     options.spin_us = ROWLOCK_SPIN_NEVER;
-    options.reap_interval_ms = rand_r(seed) % 3 == 0 ? 300 : 0;
+    options.reap_interval_ms = rand_r(seed) % 4 == 0 ? 2000 : 0;
     options.reap_retention_ms = 1000;
     while (!__atomic_load_n(&work->control->stop, __ATOMIC_ACQUIRE)) {
         int status = rowlock_open(&client, work->kind->driver(), work->address, &options, &err);
@@ -158,7 +158,7 @@ static void prepare_signals(void)
 
 static void run(const struct work *common, int threads)
 {
-    struct work works[THREADS_MAX];
+    static struct work works[THREADS_MAX];
     pthread_t ids[THREADS_MAX];
     int n = 0;
 

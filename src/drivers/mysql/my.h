@@ -254,6 +254,9 @@ uint64_t my_hash(uint64_t hash, const void *bytes, size_t n);
 /* No answer yet. */
 void my_clear(rowlock_op *op, int status);
 
+/* Who holds it, from a column of a row; NULL: not known. */
+void my_set_holder(rowlock_op *op, const char *owner, size_t length);
+
 /* `lock`, on a connection that is fit for it. */
 int my_lock_rows(my_conn *conn, rowlock_op *ops, size_t n, uint32_t wait_ms, int in_line,
                  uint32_t timeout_ms, rowlock_error *err);
