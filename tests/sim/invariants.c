@@ -101,6 +101,15 @@ void invariants_forget(const sim_process *process)
     }
 }
 
+const sim_handle *invariants_any(const sim_process *process)
+{
+    const sim_handle *h = handles;
+
+    while (h != NULL && h->process != process)
+        h = h->next;
+    return h;
+}
+
 void invariants_forced(const char *name, uint64_t fence)
 {
     if (forced_count == MOST_FORCED)
