@@ -112,6 +112,14 @@ static void configure(uint64_t seed)
     choose_faults(&rng);
     if (sim.limit != 0)
         sim.has_tx = 0;
+    if (rng_below(&rng, 12) == 0)
+        sim.names = 16;
+    if (rng_below(&rng, 24) == 0) { /* a crowd, whose operations travel together */
+        sim.processes = (int)rng_between(&rng, 1, 2);
+        sim.threads = 48;
+        sim.think_us = rng_between(&rng, 1000, 50000);
+        sim.length_us = rng_between(&rng, 1, 3) * 1000000;
+    }
     for (int i = 0; i < FAULTS; i++) {
         if (cut->without[i])
             sim.chance[i] = 0;
