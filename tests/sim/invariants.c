@@ -63,6 +63,7 @@ sim_handle *invariants_add(rowlock_lock *lock, int name, int64_t since_us)
 {
     sim_handle *h = sim_alloc(sizeof *h);
 
+    sim_grants++;
     h->lock = lock;
     h->process = sched_process();
     h->name = name;

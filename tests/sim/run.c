@@ -144,6 +144,7 @@ void run_world(sim_result *out, uint64_t seed, const sim_cut *what)
     memset(sim_operation_counts, 0, sizeof sim_operation_counts);
     sim_failed[0] = sim_failure[0] = '\0';
     sim_digest = seed;
+    sim_grants = 0;
     sim_process_count = 0;
     sched_reset();
     memory_reset();
@@ -161,6 +162,7 @@ void run_world(sim_result *out, uint64_t seed, const sim_cut *what)
     memcpy(out->failure, sim_failure, sizeof out->failure);
     out->digest = sim_digest;
     out->steps = sim_steps;
+    out->grants = sim_grants;
     out->simulated_us = sim_now;
     memcpy(out->faults, sim_counts, sizeof out->faults);
     memcpy(out->operations, sim_operation_counts, sizeof out->operations);
