@@ -5,11 +5,11 @@
 
 #include "core.h"
 
-#define TOLD_US     INT64_C(50000)    /* from the driver's answer until rowlock_check() knows */
-#define SLACK_US    INT64_C(60000)    /* beyond a call's bound */
-#define SLOW_US     INT64_C(90000)    /* a call that waits for nobody, when nothing is wrong */
-#define BACKSTOP_US INT64_C(12000000) /* until somebody takes a lock that is free and wanted */
-#define LATE_US     INT64_C(100000)   /* from a loss to on_lost, if no other is being called */
+#define TOLD_US     INT64_C(50000)   /* from the driver's answer until rowlock_check() knows */
+#define SLACK_US    INT64_C(60000)   /* beyond a call's bound */
+#define SLOW_US     INT64_C(90000)   /* a call that waits for nobody, when nothing is wrong */
+#define BACKSTOP_US INT64_C(3500000) /* until somebody takes a lock that is free and wanted */
+#define LATE_US     INT64_C(100000)  /* from a loss to on_lost, if no other is being called */
 
 enum { MOST_TOLD = 64, MOST_FORCED = 256, MOST_NAMES = 16 };
 
