@@ -68,6 +68,7 @@ sim_handle *invariants_add(rowlock_lock *lock, int name, int64_t since_us)
     h->name = name;
     h->fence = rowlock_fence(lock);
     h->since_us = since_us;
+    h->added_us = sim_now;
     h->stalled_us = process_stalled(h->process);
     h->next = handles;
     handles = h;
@@ -144,9 +145,11 @@ static int is_held(const sim_handle *h)
 static void check_told(const sim_handle *h)
 {
     for (size_t i = 0; i < MOST_TOLD; i++) {
-        /* A clock that is set back may bring it back. */
+        /* A clock that is set back may bring it back; and an answer that came before the grant
+         * was to a question of another thread. */
         if (told[i].process == h->process && told[i].fence == h->fence &&
-            told[i].step_us == model_step_us && strcmp(told[i].name, sim_name(h->name)) == 0 &&
+            told[i].step_us == model_step_us && h->added_us <= told[i].at_us &&
+            strcmp(told[i].name, sim_name(h->name)) == 0 &&
             sim_now > told[i].at_us + TOLD_US + h->process->stalled_us - told[i].stalled_us)
             sim_fail("told",
                      "rowlock_check() of %s says OK in process %d, %lld us after the database said "

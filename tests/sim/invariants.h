@@ -13,7 +13,8 @@ typedef struct sim_handle {
     sim_process *process;
     int name; /* index */
     uint64_t fence;
-    int64_t since_us;   /* true time at which the call that gave it began */
+    int64_t since_us;   /* true time at which the call that gave it began, */
+    int64_t added_us;   /* and at which it came back */
     int64_t stalled_us; /* of the process, then */
     int is_renewed;     /* and its lease is long enough for a call of the keeper's that hangs */
     int is_exempt;      /* from what is only true without transactions: it was guarded, say */
