@@ -91,8 +91,10 @@ static request about(my_session *s, const char *name)
 static int acquire_free(my_session *s, const request *r, my_answer *answer)
 {
     enum { LOCKED = 1205 }; /* by somebody else's try, at this moment: not had */
-    const char *insert[] = {r->ttl, r->name, r->owner, r->attempt, "x''"};
-    const char *update[] = {r->owner, r->attempt, "x''", r->ttl, r->name};
+    const char *insert[] = {r->ttl,     r->name,  r->owner,   r->attempt,
+                            r->attempt, r->owner, r->attempt, "x''"};
+    const char *update[] = {r->owner, r->attempt, "x''",      r->ttl,
+                            r->name,  r->owner,   r->attempt, r->attempt};
     char packet[PACKET_SIZE];
     int rc;
 

@@ -46,15 +46,16 @@
 -- after the statement had first looked at it, unless told not to: here that look decides nothing.
 -- The rest is settings whose global value would make statements fail, or cut their answers short: limits of
 -- rows and of time, updates "without a key", joins "too large", a COMMIT that hangs up or begins the next
--- transaction, names that are sorted by their first bytes, inserts that lock a whole table, and another
--- engine, which knows no locks, in place of the one that was asked for.
+-- transaction, names that are sorted by their first bytes, inserts that lock a whole table, another
+-- engine, which knows no locks, in place of the one that was asked for, and joins that fetch rows in batches,
+-- in which MariaDB takes a row that is locked (NOWAIT) for one that is not there.
 -- name: session
 SET NAMES utf8mb4;
 SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1,
             innodb_lock_wait_timeout = 1, lock_wait_timeout = 2, group_concat_max_len = 1048576,
             sql_select_limit = 18446744073709551615, sql_safe_updates = 0, sql_big_selects = 1,
-            completion_type = 0, max_sort_length = 1024, unique_checks = 1
-            /*M!100600 , max_statement_time = 0 */
+            completion_type = 0, max_sort_length = 1024, unique_checks = 1, optimizer_switch = 'default'
+            /*M!100600 , max_statement_time = 0, join_cache_level = 2 */
             /*!80000 , max_execution_time = 0 */
             /*M!110402 , innodb_snapshot_isolation = OFF */;
 SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -794,7 +795,8 @@ SELECT MAX(CASE WHEN {live l @rowlock_now} AND l.owner <> @rowlock_owner
                                    FROM rowlock_locks AS k
                                   WHERE k.name = @rowlock_name
                                     AND ({free k @rowlock_now} OR k.owner = @rowlock_owner)
-                                    AND NOT (@rowlock_ticket = 0 AND {stale_one k})
+                                    AND NOT ({stale_one k}
+                                             AND (@rowlock_ticket = 0 OR {live k @rowlock_now}))
                                     FOR UPDATE SKIP LOCKED)
                 THEN 1
                 WHEN {live l @rowlock_now}
@@ -959,8 +961,8 @@ DELETE FROM rowlock_waiters
 
 -- The place of @rowlock_ticket: the columns of acquire_answer, of which `queue` is the life of the
 -- ticket right before; then that ticket and whether it has a bell, the one the lock was last taken by and
--- whether its bell is with somebody, the life of the ticket itself (NULL: it is not there, or past), its
--- number, whether it got a bell, and whether the row could not be marked.
+-- whether its bell is with somebody, the life of the ticket itself (NULL: it is not there, or past, or the
+-- request is late), its number, whether it got a bell, and whether the row could not be marked.
 -- name: place_one
 SELECT 0,
        l.owner = @rowlock_owner                     AS own,
@@ -975,7 +977,8 @@ SELECT 0,
        l.ticket                                     AS last,
        @rowlock_bell <> ''
        AND IS_FREE_LOCK(CONCAT(@rowlock_bell, COALESCE(l.ticket, 0))) = 0 AS has_last,
-       q.expire_time - @rowlock_now                 AS life,
+       IF({stale_one l} AND {live l @rowlock_now},
+          NULL, q.expire_time - @rowlock_now)       AS life,
        @rowlock_ticket,
        @rowlock_has,
        l.wait_until < @rowlock_now + @rowlock_life  AS unmarked
@@ -1687,8 +1690,8 @@ SAVEPOINT rowlock;
 SET SESSION sql_mode = DEFAULT, time_zone = DEFAULT, innodb_lock_wait_timeout = DEFAULT,
             lock_wait_timeout = DEFAULT, group_concat_max_len = DEFAULT,
             sql_select_limit = DEFAULT, sql_safe_updates = DEFAULT, sql_big_selects = DEFAULT,
-            max_sort_length = DEFAULT, unique_checks = DEFAULT
-            /*M!100600 , max_statement_time = DEFAULT */
+            max_sort_length = DEFAULT, unique_checks = DEFAULT, optimizer_switch = DEFAULT
+            /*M!100600 , max_statement_time = DEFAULT, join_cache_level = DEFAULT */
             /*!80000 , max_execution_time = DEFAULT */
             /*M!110402 , innodb_snapshot_isolation = DEFAULT */;
 

@@ -871,14 +871,15 @@ SELECT CASE WHEN current_setting('rowlock.before', true)::bigint > 0
 -- $7 the ticket whose bell was heard: if it is still in the queue, its connection has ended; 0: none
 -- $8 only look, since somebody keeps the row locked
 -- $9 the fence of a tenure that was seen without a bell; 0: none
--- Verdict: 0 busy, 1 had, 2 the ticket is gone or past, 3 once more: somebody was faster, or may have been.
+-- Verdict: 0 busy, 1 had, 2 the ticket is gone or past, or the request late in a tenure of the owner's own,
+-- 3 once more: somebody was faster, or may have been.
 -- For if the row's ticket has no bell, then who holds it came without one and will tell on the channel; or
 -- has just given it back, ringing, and the row is read as it was before. A second look tells, by the fence.
 WITH early AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
 ), seen AS MATERIALIZED (
     SELECT c.now, l.owner, l.fence, {end l} AS expire_time, l.wait_until,
-           coalesce(l.ticket, 0) AS ticket
+           coalesce(l.ticket, 0) AS ticket, {live l c.now} AND {stale_one l} AS is_late
       FROM early AS c
       LEFT JOIN rowlock_locks AS l ON l.name = $1::bytea
 ), mine AS MATERIALIZED (
@@ -925,6 +926,7 @@ WITH early AS MATERIALIZED (
      WHERE l.name = $1::bytea
        AND NOT $8::boolean
        AND (l.owner = $2::text AND {live l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint}
+           AND NOT {stale_one l}
             OR {free l (extract(epoch FROM clock_timestamp()) * 1000000)::bigint}
            AND l.ticket < $6::bigint
            AND EXISTS (SELECT FROM mine)
@@ -968,7 +970,7 @@ SELECT 1 AS verdict, h.fence, h.hold_count,
        NULL AS holder, 0::bigint AS before, false AS can_wait
   FROM had AS h
  UNION ALL
-SELECT CASE WHEN NOT EXISTS (SELECT FROM mine) THEN 2
+SELECT CASE WHEN NOT EXISTS (SELECT FROM mine) OR s.is_late THEN 2
             WHEN a.ticket > 0 OR h.ticket > 0 OR $8::boolean THEN 0
             WHEN s.expire_time > s.now AND (s.ticket = 0 OR s.fence = $9::bigint) THEN 0
             ELSE 3 END,
@@ -1229,6 +1231,9 @@ SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', $3::boolean),
                        ELSE pg_catalog.current_setting('synchronous_commit') END, $3::boolean),
        pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', $3::boolean),
        pg_catalog.set_config('random_page_cost', '0.01', $3::boolean),
+       pg_catalog.set_config('enable_indexscan', 'on', $3::boolean),
+       pg_catalog.set_config('enable_tidscan', 'on', $3::boolean),
+       pg_catalog.set_config('enable_nestloop', 'on', $3::boolean),
        pg_catalog.set_config('enable_seqscan', 'off', $3::boolean),
        pg_catalog.set_config('enable_bitmapscan', 'off', $3::boolean),
        pg_catalog.set_config('enable_hashjoin', 'off', $3::boolean),
@@ -1505,7 +1510,8 @@ SELECT set_config(s.name, NULL, true), txid_current()
   FROM unnest(ARRAY['search_path', 'statement_timeout',
                     'default_transaction_isolation',
                     'default_transaction_deferrable', 'transaction_timeout',
-                    'synchronous_commit', 'plan_cache_mode', 'random_page_cost', 'enable_seqscan',
+                    'synchronous_commit', 'plan_cache_mode', 'random_page_cost',
+                    'enable_indexscan', 'enable_tidscan', 'enable_nestloop', 'enable_seqscan',
                     'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit']) AS s (name)
  WHERE pg_catalog.current_setting(s.name, true) IS NOT NULL
 

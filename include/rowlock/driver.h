@@ -77,8 +77,8 @@ typedef struct rowlock_op {
     uint8_t rings;     /* out of enqueue, and of turn with OK: this connection has the bell of the
                         * ticket, and is to be kept until the release. OK without it: it has none
                         * any more */
-    int64_t waited_us; /* OK, out of turn: of the time since the call, this much at least had passed
-                        * before the lock was taken */
+    int64_t waited_us; /* OK, out of turn: of the time since the call, by this host's clock, this
+                        * much at least had passed before the lock was taken */
     uint32_t wait_ms;  /* in, enqueue with a bell: it may wait for so long, right behind its commit,
                         * for what the first turn would wait for */
 } rowlock_op;
@@ -138,6 +138,9 @@ typedef struct rowlock_target {
  * core asks `locate` anew and repeats the call, once. */
 #define ROWLOCK_NATIVE_ELSEWHERE (-1)
 
+/* native_code of an ECONNECT or EDRIVER: the time was up before anything was sent. */
+#define ROWLOCK_NATIVE_NO_TIME (-2)
+
 /* One step of the tables' history. Text as in migrations/, see rlk_sql_render(). */
 typedef struct rowlock_migration {
     int version; /* 1, 2, 3 ... without gaps */
@@ -174,7 +177,7 @@ struct rowlock_driver {
      *   owner equal, free or live, and the row's attempt has the same first half as the op's and is
      *       larger: the request is late, its client has gone on. LOST; writes nothing. (The core
      *       asks again with a new attempt if it is still wanted. Not where a request cannot outlive
-     *       its call, as in SQLite; not by ticket, which can be used but once.)
+     *       its call, as in SQLite; by ticket, which can be used but once, only if it is live.)
      *   else: BUSY with holder, holder_fence, remaining_us; writes nothing, keeps no lock.
      * The first two set owner, attempt, note (kept if the op's is empty and the tenure goes on) and
      * expire_time = now + ttl_us (never earlier than it was while the tenure goes on: an outer hold
@@ -348,7 +351,8 @@ struct rowlock_driver {
      * else tells of a release; then, unless the time has passed without it, and always with wait_ms
      * 0, tries as `acquire` does. Gives up soon when one of n_fds descriptors (-1: none) is
      * readable, if it can. Whose bell has been heard is off the queue, if it had not gone itself.
-     * Op: OK as `acquire`, with rings. LOST: the ticket is not in the queue any more. BUSY: not
+     * Op: OK as `acquire`, with rings. LOST: the ticket is not in the queue any more, or the
+     * request is late; the core takes another ticket, with a new attempt. BUSY: not
      * yet; after a try with holder, before, can_wait, and remaining_us: how long until a try may
      * succeed although nobody rings (the rest of the holder's lease, or of the life of the ticket
      * before), else with these unchanged. Durable. */

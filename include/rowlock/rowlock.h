@@ -329,9 +329,10 @@ typedef struct rowlock_acquire_options {
  * OK; BUSY (no wait asked for); TIMEOUT; CANCELLED; EINVAL; ECONNECT (certainly not acquired; also
  * if the answer came when the lease it granted had ended: within wait_ms it is asked for again);
  * EUNKNOWN (the answer was lost and could not be had again: there may be a hold in this owner's
- * name until the ttl has passed without the owner's renewing or entering; never treat it as
- * acquired); ESCHEMA; EDRIVER; ENOMEM; ECLOSED; EFORK. Release with rowlock_release(). Any thread.
- */
+ * name until the ttl has passed; never treat it as acquired. The owner's next acquire by this
+ * client takes it over, counted once. If it was a re-entry the hold outlives the last release, and
+ * the lock is BUSY also to its owner until the lease has ended); ESCHEMA; EDRIVER; ENOMEM; ECLOSED;
+ * EFORK. Release with rowlock_release(). Any thread. */
 ROWLOCK_API int rowlock_acquire(rowlock_lock **out, rowlock_client *client, const char *name,
                                 const rowlock_acquire_options *options, rowlock_error *err);
 
@@ -404,9 +405,10 @@ ROWLOCK_API const char *rowlock_owner(const rowlock_lock *lock);
  * of a tenure frees the lock. A second release through the same variable is EINVAL. OK; LOST (the
  * lease had ended; nothing is sent, so that nothing of the next owner's, or of who has adopted the
  * lock, is touched; in the database the lease may live a little longer); ECONNECT, EUNKNOWN or
- * EDRIVER (if it is not free it frees itself when the ttl has passed; EDRIVER also if a transaction
- * keeps the row locked all the time, one that guards it perhaps: commit first); ECLOSED (released
- * by rowlock_close()); EFORK; EINVAL. */
+ * EDRIVER (if it is not free it frees itself when the ttl has passed, and before the owner's next
+ * acquire by this client the release is sent again, so that it is not entered; EDRIVER also if a
+ * transaction keeps the row locked all the time, one that guards it perhaps: commit first); ECLOSED
+ * (released by rowlock_close()); EFORK; EINVAL. */
 ROWLOCK_API int rowlock_release(rowlock_lock **lock, rowlock_error *err);
 
 /* Gives back n holds of one client, in one round trip where no name is there twice: one more for

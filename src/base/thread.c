@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,6 +28,16 @@ typedef struct futex_span {
     long seconds, nanoseconds;
 } futex_span;
 #endif
+
+pid_t rlk_getpid(void)
+{
+    return getpid();
+}
+
+int rlk_at_exit(void (*fn)(void))
+{
+    return atexit(fn) == 0;
+}
 
 uint64_t rlk_thread_number(void)
 {
@@ -51,7 +63,77 @@ void rlk_cancel_enable(void)
         pthread_setcancelstate(cancel_state, NULL);
 }
 
-int rlk_cond_init(pthread_cond_t *cond)
+static void later(struct timespec *time, int64_t us)
+{
+    time->tv_sec += (time_t)(us / 1000000);
+    time->tv_nsec += (long)(us % 1000000) * 1000;
+    if (time->tv_nsec >= 1000000000) {
+        time->tv_nsec -= 1000000000;
+        time->tv_sec++;
+    }
+}
+
+/* ---- threads ---- */
+
+int rlk_thread_start(rlk_thread *out, const char *name, void *(*run)(void *arg), void *arg)
+{
+    sigset_t all, before;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(out, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0)
+        pthread_setname_np(*out, name);
+    return rc;
+}
+
+int rlk_thread_join(rlk_thread thread, int64_t until_us)
+{
+    struct timespec until;
+    int64_t left;
+
+    if (pthread_equal(thread, pthread_self()))
+        return 0;
+    if (until_us == RLK_NEVER)
+        return pthread_join(thread, NULL) == 0;
+    left = until_us - rlk_clock_us();
+    clock_gettime(CLOCK_REALTIME, &until); /* as pthread_timedjoin_np() wants it */
+    later(&until, left < 0 ? 0 : left);
+    return pthread_timedjoin_np(thread, NULL, &until) == 0;
+}
+
+/* ---- mutexes ---- */
+
+void rlk_mutex_init(rlk_mutex *mutex)
+{
+    pthread_mutex_init(mutex, NULL);
+}
+
+void rlk_mutex_destroy(rlk_mutex *mutex)
+{
+    pthread_mutex_destroy(mutex);
+}
+
+void rlk_mutex_lock(rlk_mutex *mutex)
+{
+    pthread_mutex_lock(mutex);
+}
+
+int rlk_mutex_trylock(rlk_mutex *mutex)
+{
+    return pthread_mutex_trylock(mutex) == 0;
+}
+
+void rlk_mutex_unlock(rlk_mutex *mutex)
+{
+    pthread_mutex_unlock(mutex);
+}
+
+/* ---- condition variables ---- */
+
+int rlk_cond_init(rlk_cond *cond)
 {
     pthread_condattr_t attributes;
     int rc = pthread_condattr_init(&attributes);
@@ -65,7 +147,7 @@ int rlk_cond_init(pthread_cond_t *cond)
     return rc;
 }
 
-int rlk_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t until_us)
+int rlk_cond_wait(rlk_cond *cond, rlk_mutex *mutex, int64_t until_us)
 {
     struct timespec until;
     int64_t left = until_us - rlk_clock_us();
@@ -76,14 +158,21 @@ int rlk_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t until_us
     if (is_part)
         left = LONGEST_US;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)(left / 1000000);
-    until.tv_nsec += (long)(left % 1000000) * 1000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
+    later(&until, left);
     return pthread_cond_timedwait(cond, mutex, &until) != ETIMEDOUT || is_part;
 }
+
+void rlk_cond_broadcast(rlk_cond *cond)
+{
+    pthread_cond_broadcast(cond);
+}
+
+void rlk_cond_destroy(rlk_cond *cond)
+{
+    pthread_cond_destroy(cond);
+}
+
+/* ---- words ---- */
 
 int rlk_word_wait(_Atomic uint32_t *word, uint32_t value, int64_t until_us)
 {

@@ -78,7 +78,7 @@ static void count_acquiring(acquisition *a, int is_counted)
 
 static void discard(acquisition *a)
 {
-    pthread_mutex_lock(&a->client->mutex);
+    rlk_mutex_lock(&a->client->mutex);
     count_acquiring(a, 0);
     for (size_t i = 0; i < a->n; i++) {
         if (a->tenures != NULL && a->tenures[i] != NULL)
@@ -86,7 +86,7 @@ static void discard(acquisition *a)
         if (a->locks != NULL)
             free(a->locks[i]);
     }
-    pthread_mutex_unlock(&a->client->mutex);
+    rlk_mutex_unlock(&a->client->mutex);
     free(a->ops);
     free(a->tenures);
     free(a->locks);
@@ -103,10 +103,10 @@ static int reserve(acquisition *a)
     a->order = calloc(a->n, sizeof *a->order);
     if (a->ops == NULL || a->tenures == NULL || a->locks == NULL || a->order == NULL)
         return 0;
-    pthread_mutex_lock(&a->client->mutex);
+    rlk_mutex_lock(&a->client->mutex);
     room = rlk_tenures_reserve(&a->client->tenures, a->n);
     count_acquiring(a, 1);
-    pthread_mutex_unlock(&a->client->mutex);
+    rlk_mutex_unlock(&a->client->mutex);
     return room;
 }
 
@@ -220,15 +220,16 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
         if (now >= deadline)
             return too_late(a, err);
         a->tenures[i]->fence = a->ops[i].fence;
+        a->tenures[i]->is_unknown = 0;
         a->tenures[i]->acquired_us = now;
         rlk_tenure_outlives(a->tenures[i], a->ops[i].remaining_us);
         if (a->options.max_hold_ms != 0)
             bound_hold(a->tenures[i], sent, a->options.max_hold_ms);
         rlk_tenure_prolong(a->tenures[i], deadline);
     }
-    pthread_mutex_lock(&a->client->mutex);
+    rlk_mutex_lock(&a->client->mutex);
     if (enters_a_lost_one(a)) {
-        pthread_mutex_unlock(&a->client->mutex);
+        rlk_mutex_unlock(&a->client->mutex);
         return too_late(a, err);
     }
     for (size_t i = 0; i < a->n; i++) {
@@ -241,7 +242,7 @@ static int hand_out(acquisition *a, const rlk_sent *sent, rowlock_lock **out, ro
         a->locks[i] = NULL;
     }
     rlk_watch_planned(a->client); /* another handle's tenure may have changed, or be over */
-    pthread_mutex_unlock(&a->client->mutex);
+    rlk_mutex_unlock(&a->client->mutex);
     rlk_count(&a->client->counters.acquired, a->n);
     for (size_t i = 0; i < a->n; i++)
         rlk_emit_tenure(a->client, ROWLOCK_EVENT_ACQUIRED, out[i]->tenure, now - a->since_us);
@@ -339,9 +340,9 @@ static int acquire_in_line(acquisition *a, rowlock_lock **out, rowlock_error *er
 
     a->out = out;
     if (!a->options.renew) { /* it is released on the connection that it waits on */
-        pthread_mutex_lock(&a->client->mutex);
+        rlk_mutex_lock(&a->client->mutex);
         count_acquiring(a, 0);
-        pthread_mutex_unlock(&a->client->mutex);
+        rlk_mutex_unlock(&a->client->mutex);
     }
     rc = rlk_queue_acquire(a->client, a->ops, a->n, &a->wait, was_granted, a, err);
     return rc == ROWLOCK_TIMEOUT && !a->is_granted ? time_is_up(a, out, err) : rc;
@@ -352,10 +353,10 @@ static int is_held(const acquisition *a)
 {
     int yes;
 
-    pthread_mutex_lock(&a->client->mutex);
+    rlk_mutex_lock(&a->client->mutex);
     yes = rlk_tenures_has(&a->client->tenures, a->tenures[0]) ||
           rlk_tenures_remnant(&a->client->tenures, a->tenures[0]) != NULL;
-    pthread_mutex_unlock(&a->client->mutex);
+    rlk_mutex_unlock(&a->client->mutex);
     return yes;
 }
 
@@ -424,13 +425,67 @@ static int give_up(acquisition *a, int rc, rowlock_error *err)
     return rc;
 }
 
+/* A wait whose last request could not be sent in time, after the lock was seen to be held. */
+static int is_over(const acquisition *a, int rc, const rowlock_error *err)
+{
+    return (rc == ROWLOCK_ECONNECT || rc == ROWLOCK_EDRIVER) &&
+           err->native_code == ROWLOCK_NATIVE_NO_TIME && a->options.wait_ms != 0 &&
+           a->busy.name != NULL && rlk_clock_us() >= a->wait.until_us;
+}
+
+/* An earlier call of this owner had no answer: with its attempt, what it may have got is not
+ * counted twice. */
+static void take_unknown_attempts(acquisition *a)
+{
+    rlk_mutex_lock(&a->client->mutex);
+    for (size_t i = 0; i < a->n; i++) {
+        rlk_tenure *left = rlk_tenures_take_unknown(&a->client->tenures, a->tenures[i]);
+
+        if (left == NULL)
+            continue;
+        memcpy(a->ops[i].attempt, left->seen, sizeof left->seen);
+        a->tenures[i]->is_unknown = 1;
+        a->tenures[i]->row_until_us = left->row_until_us;
+        rlk_tenure_unref(left);
+    }
+    rlk_mutex_unlock(&a->client->mutex);
+}
+
+/* It had no answer, either, or has not asked: the next call of this owner is to know. */
+static void keep_unknown_attempts(acquisition *a, int rc)
+{
+    rlk_mutex_lock(&a->client->mutex);
+    for (size_t i = 0; i < a->n; i++) {
+        rlk_tenure *tenure = a->tenures[i];
+
+        if (rc == ROWLOCK_EUNKNOWN) {
+            tenure->is_unknown = 1;
+            rlk_tenure_outlives(tenure, a->ops[i].ttl_us);
+        }
+        memcpy(tenure->seen, a->ops[i].attempt, sizeof tenure->seen);
+        if (tenure->is_unknown)
+            rlk_tenures_leave_behind(&a->client->tenures, tenure);
+    }
+    rlk_mutex_unlock(&a->client->mutex);
+}
+
 static int acquire(acquisition *a, rowlock_lock **out, rowlock_error *err)
 {
-    int rc = acquire_within(a, 0, out, err);
+    rowlock_error local;
+    int rc;
 
+    err = err == NULL ? &local : err;
+    take_unknown_attempts(a);
+    rc = acquire_within(a, 0, out, err);
     while (may_go_on(a))
         rc = acquire_within(a, 1, out, err);
-    return rc != ROWLOCK_OK && a->was_late ? give_up(a, rc, err) : rc;
+    if (is_over(a, rc, err))
+        rc = rlk_report_busy(a->options.holder, ROWLOCK_TIMEOUT, &a->busy, err);
+    if (rc != ROWLOCK_OK && a->was_late)
+        return give_up(a, rc, err);
+    if (rc != ROWLOCK_OK)
+        keep_unknown_attempts(a, rc);
+    return rc;
 }
 
 static int do_adopt(acquisition *a, rowlock_lock **out, rowlock_error *err)
@@ -448,11 +503,11 @@ static int do_adopt(acquisition *a, rowlock_lock **out, rowlock_error *err)
 /* The last thing of all: from here on a handle may be reported lost, and released. */
 static void watch_all(rowlock_client *client, rowlock_lock **out, size_t n)
 {
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     for (size_t i = 0; i < n; i++)
         rlk_watch_add(client, out[i]);
     rlk_watch_planned(client);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
 }
 
 /* What the three public functions share: come in, check, run, clean up, leave. */

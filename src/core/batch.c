@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "thread.h"
-
 int rlk_load_send(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,
                   rowlock_error *err)
 {
@@ -199,6 +197,8 @@ size_t rlk_batch_tell(rowlock_client *client, const rlk_rider *leader, rlk_crate
 
         if (is_served)
             *rider->op = crate->ops[i];
+        else /* it may have been asked for with a later one */
+            memcpy(rider->op->attempt, crate->ops[i].attempt, sizeof rider->op->attempt);
         tell_in(crate, leader, rider, is_served ? RLK_SERVED : RLK_LEFT, sent);
     }
     atomic_fetch_add_explicit(&crate->calls, 1, memory_order_release);

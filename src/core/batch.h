@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What threads send together: combine.c says who sends when, batch.c what, and who gets which
- * answer. */
+ * What threads send together: combine.c says who sends when, riders.c who waits, batch.c what, and
+ * who gets which answer. */
 #ifndef RLK_BATCH_H
 #define RLK_BATCH_H
 
@@ -41,6 +41,13 @@ typedef struct rlk_load {
     rowlock_op *ops;
     size_t n, releases;
 } rlk_load;
+
+/* Those who wait (riders.c): behind the last, before the first; the first, or NULL; out of the
+ * list, wherever it is. 0: it was not there. All under the client's mutex. */
+void rlk_riders_append(rlk_combiner *combiner, rlk_rider *rider);
+void rlk_riders_put_first(rlk_combiner *combiner, rlk_rider *rider);
+rlk_rider *rlk_riders_take_first(rlk_combiner *combiner);
+int rlk_riders_withdraw(rlk_combiner *combiner, const rlk_rider *rider);
 
 /* Sends a load, its `arg`: an rlk_call_fn. */
 int rlk_load_send(rowlock_client *client, void *conn, uint32_t timeout_ms, void *arg,

@@ -27,7 +27,7 @@ void rlk_tickets_add(rlk_waiter *waiter, uint64_t ticket)
     rlk_lines *lines = &client->lines;
     int64_t now = rlk_clock_us(), beat_at;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     waiter->keep_at_us = now + beat_of(client);
     /* One that is planned is soon enough, also if it was for a ticket that is used up: so the
      * keeper is not woken for each ticket. */
@@ -41,7 +41,7 @@ void rlk_tickets_add(rlk_waiter *waiter, uint64_t ticket)
     if (waiter->next != NULL)
         waiter->next->previous = waiter;
     lines->tickets = waiter;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     rlk_worker_wake(&client->watch.keeper, beat_at);
 }
 
@@ -49,7 +49,7 @@ void rlk_tickets_remove(rlk_waiter *waiter)
 {
     rowlock_client *client = waiter->client;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     if (waiter->ticket != 0) {
         if (waiter->previous != NULL)
             waiter->previous->next = waiter->next;
@@ -60,7 +60,7 @@ void rlk_tickets_remove(rlk_waiter *waiter)
     }
     waiter->ticket = 0;
     waiter->is_polled = 0;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
 }
 
 void rlk_tickets_poll(rlk_waiter *waiter, int is_polled)
@@ -68,14 +68,14 @@ void rlk_tickets_poll(rlk_waiter *waiter, int is_polled)
     rlk_lines *lines = &waiter->client->lines;
     int is_new;
 
-    pthread_mutex_lock(&waiter->client->mutex);
+    rlk_mutex_lock(&waiter->client->mutex);
     is_new = is_polled && !waiter->is_polled;
     waiter->is_polled = is_polled;
     if (is_new) {
         lines->poll_pause_us = FIRST_PAUSE_US;
         lines->poll_at_us = rlk_clock_us() + FIRST_PAUSE_US;
     }
-    pthread_mutex_unlock(&waiter->client->mutex);
+    rlk_mutex_unlock(&waiter->client->mutex);
     if (is_new)
         rlk_worker_wake(&waiter->client->watch.keeper, 0);
 }
@@ -120,7 +120,7 @@ static void copy_places(question *q, const rlk_waiter *waiter)
 /* Copies what is asked for. 0: nothing, or no memory. */
 static size_t collect(rowlock_client *client, question *q)
 {
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     for (const rlk_waiter *w = client->lines.tickets; w != NULL; w = w->next)
         q->room += is_asked(q, w) ? w->n : 0;
     if (q->room > 0) {
@@ -131,7 +131,7 @@ static size_t collect(rowlock_client *client, question *q)
         if (q->places != NULL && q->ops != NULL && is_asked(q, w))
             copy_places(q, w);
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return q->n;
 }
 
@@ -220,7 +220,7 @@ static size_t ring(rowlock_client *client, question *q)
     size_t rung = 0;
 
     qsort(q->places, q->n, sizeof *q->places, by_ticket);
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     for (rlk_waiter *w = client->lines.tickets; w != NULL; w = w->next) {
         int status = verdict(q, w->ticket);
 
@@ -230,7 +230,7 @@ static size_t ring(rowlock_client *client, question *q)
         rlk_ring(w);
         rung++;
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return rung;
 }
 
@@ -239,7 +239,7 @@ static void plan(rowlock_client *client, const question *q, int rc, size_t rung,
     rlk_lines *lines = &client->lines;
     int64_t now = rlk_clock_us(), beat = beat_of(client), pause;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     /* After a failure soon again: the tickets have two thirds of their life left. */
     beat = rc == ROWLOCK_OK ? beat - rlk_random_below(beat / 8) : beat / 4;
     for (rlk_waiter *w = lines->tickets; w != NULL; w = w->next) {
@@ -249,7 +249,7 @@ static void plan(rowlock_client *client, const question *q, int rc, size_t rung,
     pause = rung > 0 ? FIRST_PAUSE_US : lines->poll_pause_us + lines->poll_pause_us / 2;
     lines->poll_pause_us = pause < LONGEST_PAUSE_US ? pause : LONGEST_PAUSE_US;
     lines->poll_at_us = now + (soonest < lines->poll_pause_us ? soonest : lines->poll_pause_us);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
 }
 
 /* With a life, those that have half of a beat left are kept alive along with those that are due. */
@@ -298,17 +298,17 @@ int64_t rlk_tickets_due(rowlock_client *client, int64_t until_us)
     int64_t now = rlk_clock_us(), next;
     int is_beat, is_poll;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     see_due(lines, now, &is_beat, &is_poll, &next);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (is_beat || is_poll)
         look(client, is_beat ? client->ticket_us : 0, until_us);
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     see_due(lines, now, &is_beat, &is_poll, &next);
     if (lines->tickets != NULL)
         lines->beat_at_us = next;
     else if (lines->beat_at_us > now)
         next = lines->beat_at_us;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return next;
 }

@@ -44,10 +44,10 @@ static void tell_reconnect(rowlock_client *client)
 {
     int has_reconnected;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     has_reconnected = client->has_reconnected;
     client->has_reconnected = 0;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (has_reconnected)
         rlk_emit(client, &(rowlock_event){.size = sizeof(rowlock_event),
                                           .kind = ROWLOCK_EVENT_RECONNECTED});
@@ -55,7 +55,7 @@ static void tell_reconnect(rowlock_client *client)
 
 static int no_time(rowlock_error *err)
 {
-    return rlk_fail_native(err, ROWLOCK_ECONNECT, 0, NULL, 1,
+    return rlk_fail_native(err, ROWLOCK_ECONNECT, ROWLOCK_NATIVE_NO_TIME, NULL, 1,
                            "the time was up before the request could be sent");
 }
 

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * A switch is a descriptor that becomes readable and is never read: every wait, now or later, sees
- * it, and write() is allowed in signal handlers. */
+ * it, and it may be raised in signal handlers. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "core.h"
 
@@ -25,8 +23,8 @@ int rowlock_cancel_new(rowlock_cancel **out, rowlock_error *err)
     cancel = malloc(sizeof *cancel);
     if (cancel == NULL)
         return rlk_fail_memory(err);
-    cancel->pid = getpid();
-    cancel->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    cancel->pid = rlk_getpid();
+    cancel->fd = rlk_event_new();
     if (cancel->fd < 0) {
         free(cancel);
         return rlk_fail(err, ROWLOCK_ENOMEM, "cannot make a descriptor: %s", strerror(errno));
@@ -37,14 +35,11 @@ int rowlock_cancel_new(rowlock_cancel **out, rowlock_error *err)
 
 void rowlock_cancel_fire(rowlock_cancel *cancel)
 {
-    const uint64_t one = 1;
     int saved = errno;
 
-    if (cancel == NULL || cancel->pid != getpid())
+    if (cancel == NULL || cancel->pid != rlk_getpid())
         return;
-    /* Fails only when the counter is full, and then it has been fired often enough. */
-    if (write(cancel->fd, &one, sizeof one) < 0)
-        errno = saved;
+    rlk_event_set(cancel->fd);
     errno = saved;
 }
 
@@ -52,7 +47,7 @@ void rowlock_cancel_free(rowlock_cancel **cancel)
 {
     if (cancel == NULL || *cancel == NULL)
         return;
-    close((*cancel)->fd);
+    rlk_event_free((*cancel)->fd);
     free(*cancel);
     *cancel = NULL;
 }

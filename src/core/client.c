@@ -4,13 +4,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "core.h"
 #include "random.h"
 #include "text.h"
-#include "thread.h"
 
 #define DEFAULT_PREFIX             "rowlock_"
 #define DEFAULT_TTL_MS             30000
@@ -30,14 +27,14 @@ int rlk_enter(rowlock_client *client, rowlock_error *err)
 
     if (client == NULL)
         return rlk_fail(err, ROWLOCK_EINVAL, "the client is NULL: closed, or never opened");
-    if (client->pid != getpid())
+    if (client->pid != rlk_getpid())
         return rlk_fail(err, ROWLOCK_EFORK,
                         "the client was opened before fork(): open one in this process");
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     closed = atomic_load(&client->closed);
     if (!closed)
         client->calls++;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (closed)
         return rlk_fail(err, ROWLOCK_ECLOSED, "the client is closed");
     rlk_cancel_disable();
@@ -46,11 +43,11 @@ int rlk_enter(rowlock_client *client, rowlock_error *err)
 
 void rlk_leave(rowlock_client *client)
 {
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     client->calls--;
     /* Under the mutex: once it is free and calls is zero, close may free the client. */
-    pthread_cond_broadcast(&client->changed);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_cond_broadcast(&client->changed);
+    rlk_mutex_unlock(&client->mutex);
     rlk_cancel_enable();
 }
 
@@ -64,9 +61,9 @@ static void wipe_and_free(char *secret)
 static void destroy(rowlock_client *client)
 {
     if (client->close_fd >= 0)
-        close(client->close_fd);
-    pthread_cond_destroy(&client->changed);
-    pthread_mutex_destroy(&client->mutex);
+        rlk_event_free(client->close_fd);
+    rlk_cond_destroy(&client->changed);
+    rlk_mutex_destroy(&client->mutex);
     wipe_and_free(client->address);
     free(client->prefix);
     free(client->schema);
@@ -82,9 +79,9 @@ void rlk_client_unref(rowlock_client *client)
 {
     size_t left;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     left = --client->refs;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (left == 0)
         destroy(client);
 }
@@ -168,7 +165,7 @@ static int create(rowlock_client **out, const rowlock_driver *driver, const char
     if (client == NULL)
         return rlk_fail_memory(err);
     client->driver = *driver;
-    client->pid = getpid();
+    client->pid = rlk_getpid();
     client->refs = 1;
     client->ttl_us = options->ttl_ms * 1000;
     client->call_timeout_us = options->call_timeout_ms * 1000;
@@ -186,13 +183,13 @@ static int create(rowlock_client **out, const rowlock_driver *driver, const char
     no_random = rlk_owner_head(client->owner_head, sizeof client->owner_head);
     if (no_random == 0)
         no_random = rlk_random(&client->attempt, sizeof client->attempt);
-    pthread_mutex_init(&client->mutex, NULL);
+    rlk_mutex_init(&client->mutex);
     rlk_cond_init(&client->changed);
     client->address = copy_of(address, &failed);
     client->prefix = copy_of(options->prefix, &failed);
     client->schema = copy_of(options->schema, &failed);
     client->owner = copy_of(options->owner, &failed);
-    client->close_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    client->close_fd = rlk_event_new();
     if (failed)
         rc = rlk_fail_memory(err);
     else if (no_random != 0)
@@ -268,6 +265,7 @@ static int open_client(rowlock_client **out, const rowlock_driver *driver, const
     if (rc == ROWLOCK_OK && client->reap_interval_us > 0)
         rc = rlk_watch_start(client, err);
     if (rc != ROWLOCK_OK) {
+        rlk_watch_end(client); /* one of two threads may have been started */
         rlk_pool_close_idle(client);
         rlk_client_unref(client);
         return rc;
@@ -373,24 +371,20 @@ static void release_all(rowlock_client *client)
 
 static void close_client(rowlock_client *c)
 {
-    const uint64_t one = 1;
-
-    pthread_mutex_lock(&c->mutex);
+    rlk_mutex_lock(&c->mutex);
     atomic_store(&c->closed, 1);
-    if (write(c->close_fd, &one, sizeof one) < 0) {
-        /* A new eventfd takes one write; waits would end by their time all the same. */
-    }
-    pthread_cond_broadcast(&c->changed);
+    rlk_event_set(c->close_fd);
+    rlk_cond_broadcast(&c->changed);
     while (c->calls > 0)
         rlk_cond_wait(&c->changed, &c->mutex, RLK_NEVER);
-    pthread_mutex_unlock(&c->mutex);
+    rlk_mutex_unlock(&c->mutex);
     rlk_watch_end(c);
     c->settling = 1;
     release_all(c);
     rlk_bells_drop(c);
-    pthread_mutex_lock(&c->mutex);
+    rlk_mutex_lock(&c->mutex);
     rlk_tenures_clear(&c->tenures);
-    pthread_mutex_unlock(&c->mutex);
+    rlk_mutex_unlock(&c->mutex);
     rlk_pool_close_idle(c);
     rlk_client_unref(c);
 }
@@ -404,7 +398,7 @@ void rowlock_close(rowlock_client **client)
     *client = NULL;
     /* In a child process everything here is the parent's: sockets, file locks, a mutex in whatever
      * state it was. Nothing of it may be touched. */
-    if (c->pid != getpid())
+    if (c->pid != rlk_getpid())
         return;
     rlk_cancel_disable();
     close_client(c);

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 
 #include "batch.h"
-#include "thread.h"
 
 /* For how long a request that is under way is waited for; with little time, a part of that. */
 #define PATIENCE_US INT64_C(100000)
@@ -121,60 +120,6 @@ static int may_send(const rowlock_client *client, const rlk_combiner *combiner, 
     return in_flight(combiner) == 0 || (in_flight(combiner) < most && n >= least);
 }
 
-/* ---- the list: all under the client's mutex ---- */
-
-static void append(rlk_combiner *combiner, rlk_rider *rider)
-{
-    rider->next = NULL;
-    if (combiner->first == NULL)
-        combiner->first = rider;
-    else
-        combiner->last->next = rider;
-    combiner->last = rider;
-    combiner->waiting++;
-}
-
-static void put_first(rlk_combiner *combiner, rlk_rider *rider)
-{
-    rider->next = combiner->first;
-    combiner->first = rider;
-    combiner->waiting++;
-    if (rider->next == NULL)
-        combiner->last = rider;
-}
-
-static rlk_rider *take_first(rlk_combiner *combiner)
-{
-    rlk_rider *rider = combiner->first;
-
-    if (rider != NULL) {
-        combiner->first = rider->next;
-        combiner->waiting--;
-    }
-    return rider;
-}
-
-/* 0: it is not in the list any more. */
-static int withdraw(rlk_combiner *combiner, const rlk_rider *rider)
-{
-    rlk_rider *before = NULL, *at = combiner->first;
-
-    while (at != NULL && at != rider) {
-        before = at;
-        at = at->next;
-    }
-    if (at == NULL)
-        return 0;
-    if (before == NULL)
-        combiner->first = at->next;
-    else
-        before->next = at->next;
-    if (combiner->last == at)
-        combiner->last = before;
-    combiner->waiting--;
-    return 1;
-}
-
 /* ---- the batch ---- */
 
 static rlk_crate *take_crate(rlk_combiner *combiner)
@@ -200,7 +145,7 @@ static rlk_crate *load_crate(rowlock_client *client, rlk_combiner *combiner, rlk
     rlk_crate *crate = NULL;
     size_t n = 1;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     if (combiner->waiting > 0) {
         crate = combiner->room != NULL ? combiner->room : take_crate(combiner);
         combiner->room = NULL;
@@ -208,13 +153,13 @@ static rlk_crate *load_crate(rowlock_client *client, rlk_combiner *combiner, rlk
     if (crate != NULL)
         crate->riders[0] = leader;
     while (crate != NULL && n < RLK_COMBINE_MAX && combiner->waiting > 0) {
-        crate->riders[n] = take_first(combiner);
+        crate->riders[n] = rlk_riders_take_first(combiner);
         crate->riders[n]->number = n;
         n++;
     }
     set_flight(combiner, &leader->flight,
                leader->flight.state == RLK_CALLED ? RLK_IN_FLIGHT : leader->flight.state, n);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     leader->number = 0;
     if (crate != NULL)
         rlk_batch_sort(crate, n);
@@ -225,7 +170,7 @@ static rlk_crate *load_crate(rowlock_client *client, rlk_combiner *combiner, rlk
 static void put_back(rlk_combiner *combiner, rlk_rider **riders, size_t n)
 {
     while (n > 0)
-        put_first(combiner, riders[--n]);
+        rlk_riders_put_first(combiner, riders[--n]);
 }
 
 static void put_rest_back(rowlock_client *client, rlk_combiner *combiner, rlk_crate *crate,
@@ -233,10 +178,10 @@ static void put_rest_back(rowlock_client *client, rlk_combiner *combiner, rlk_cr
 {
     if (crate->rest == 0)
         return;
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     set_flight(combiner, flight, flight->state, flight->ops - crate->rest);
     put_back(combiner, crate->riders + crate->n + crate->along, crate->rest);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
 }
 
 /* The request has come back. The next one leads, if there is one, before a pause is made. `left`:
@@ -246,7 +191,7 @@ static void pass_on(rowlock_client *client, rlk_combiner *combiner, rlk_crate *c
 {
     rlk_rider *next = NULL;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     combiner->crowd = combiner->ops_in_flight + combiner->waiting;
     set_flight(combiner, flight, RLK_NO_FLIGHT, 0);
     if (crate != NULL) {
@@ -254,10 +199,10 @@ static void pass_on(rowlock_client *client, rlk_combiner *combiner, rlk_crate *c
         return_crate(combiner, crate);
     }
     if (combiner->waiting > 0 && may_send(client, combiner, combiner->waiting)) {
-        next = take_first(combiner);
+        next = rlk_riders_take_first(combiner);
         begin_flight(combiner, &next->flight, RLK_CALLED);
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (next != NULL)
         rlk_rider_tell(next, RLK_LEADS);
 }
@@ -321,13 +266,13 @@ static int replace(rowlock_client *client, rlk_combiner *combiner, rlk_rider *ri
     int64_t now = rlk_clock_us(), due;
     int leads;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     due = combiner->sent_at_us + patience_us;
-    leads = now >= due && withdraw(combiner, rider);
+    leads = now >= due && rlk_riders_withdraw(combiner, rider);
     *until_us = now < due ? due : now + PATIENCE_US;
     if (leads)
         replace_flight(combiner, &rider->flight);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return leads;
 }
 
@@ -336,9 +281,9 @@ static int leave_list(rowlock_client *client, rlk_combiner *combiner, const rlk_
 {
     int was_there;
 
-    pthread_mutex_lock(&client->mutex);
-    was_there = withdraw(combiner, rider);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
+    was_there = rlk_riders_withdraw(combiner, rider);
+    rlk_mutex_unlock(&client->mutex);
     return was_there;
 }
 
@@ -379,15 +324,15 @@ static int join(rowlock_client *client, rlk_combiner *combiner, rlk_rider *rider
 {
     int leads;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     leads = may_send(client, combiner, combiner->waiting + 1);
     if (leads) {
         begin_flight(combiner, &rider->flight, RLK_IN_FLIGHT);
     } else {
-        append(combiner, rider);
+        rlk_riders_append(combiner, rider);
         rider->word = choose_word(combiner, rider);
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return leads;
 }
 

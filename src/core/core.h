@@ -7,15 +7,16 @@
 #ifndef RLK_CORE_H
 #define RLK_CORE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/types.h>
 
 #include "clock.h"
 #include "error.h"
+#include "event.h"
 #include "heap.h"
 #include "rowlock/driver.h"
+#include "thread.h"
 
 /* ---- tenures: what this process holds (tenure.c) ---- */
 
@@ -31,11 +32,15 @@ typedef struct rlk_tenure {
     uint32_t handles; /* not released yet */
     uint32_t refs;    /* handles whose memory is there, the table, calls that use it */
     uint8_t seen[ROWLOCK_ATTEMPT_SIZE]; /* the row's attempt as last known */
-    uint8_t is_adopted;     /* one of the holds is another process's own: not ours to undo */
-    uint8_t is_counted;     /* among the lost ones */
-    uint8_t is_guarded;     /* was: a transaction may keep its row locked */
-    uint8_t is_asked;       /* lost by the database's answer, and the reason is being looked for */
-    uint8_t is_over;        /* lost, and not live in the database any more, as that has answered */
+    uint8_t is_adopted; /* one of the holds is another process's own: not ours to undo */
+    uint8_t is_counted; /* among the lost ones */
+    uint8_t is_guarded; /* was: a transaction may keep its row locked */
+    uint8_t is_asked;   /* lost by the database's answer, and the reason is being looked for */
+    uint8_t is_over;    /* lost, and not live in the database any more, as that has answered */
+    uint8_t may_linger; /* the row may count a hold more than there are handles */
+    uint8_t is_unknown; /* its acquire had no answer: `seen` is that attempt, no fence is known */
+    uint8_t is_release_pending; /* its last release failed: `pending_attempt` is its */
+    uint8_t pending_attempt[ROWLOCK_ATTEMPT_SIZE];
     uint32_t renewers;      /* handles that want it renewed */
     int64_t acquired_us;    /* local clock */
     int64_t row_until_us;   /* so long the row may live in the database, as far as is known here */
@@ -73,8 +78,9 @@ int rlk_tenures_reserve(rlk_tenures *tenures, size_t n);
  * reference to `fresh` stays. */
 rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh);
 
-/* Is a tenure of the same name and owner in the table, and not lost? Which one of this name, of
- * whatever owner, is? */
+/* The tenure of the same name and owner in the table, or NULL. Is there one, and not lost? Which
+ * one of this name, of whatever owner, is? */
+rlk_tenure *rlk_tenures_same(const rlk_tenures *tenures, const rlk_tenure *like);
 int rlk_tenures_has(const rlk_tenures *tenures, const rlk_tenure *like);
 rlk_tenure *rlk_tenures_of_name(const rlk_tenures *tenures, const char *name, size_t length);
 
@@ -88,6 +94,16 @@ void rlk_tenure_unref(rlk_tenure *tenure);
  * NULL: none. And: it is over. */
 rlk_tenure *rlk_tenures_remnant(const rlk_tenures *tenures, const rlk_tenure *like);
 void rlk_tenures_bury(rlk_tenures *tenures, rlk_tenure *remnant);
+
+/* The row may live on with a hold that nobody has a handle for: the tenure, without handles, is
+ * kept as a remnant for who acquires next; or, if a live one of its owner has its place, that one
+ * knows.
+ */
+void rlk_tenures_leave_behind(rlk_tenures *tenures, rlk_tenure *tenure);
+
+/* Takes an acquire without an answer, of the same name and owner, out of the table; a reference to
+ * it is the caller's then. NULL: there is none. */
+rlk_tenure *rlk_tenures_take_unknown(rlk_tenures *tenures, const rlk_tenure *like);
 
 /* The tenure of the same name, owner and fence, if it is lost here. NULL: none. */
 rlk_tenure *rlk_tenures_lost(const rlk_tenures *tenures, const rlk_tenure *like);
@@ -249,9 +265,9 @@ typedef struct rlk_worker {
     rowlock_client *client;
     const char *name;
     int64_t (*step)(rowlock_client *client); /* all that is due now; when to come again */
-    pthread_t thread;
+    rlk_thread thread;
     int is_running;
-    int wake_fd, timer_fd;
+    rlk_sleeper sleeper;
     _Atomic int64_t sleeps_until_us; /* 0: awake, and may have looked already */
 } rlk_worker;
 
@@ -267,7 +283,7 @@ typedef struct rlk_watch {
     rlk_heap planned, due; /* tenures to renew: by the time for it; at once, by deadline_us */
     rowlock_lock *untold, *last_untold; /* handles whose loss is to be told, in this order */
     rowlock_lock *calling; /* whose on_lost is being called; NULL: none, or it was released in it */
-    pthread_t caller;      /* by this thread */
+    uint64_t caller;       /* by this thread: rlk_thread_number() */
     int64_t reap_at_us, reap_pause_us;
     rowlock_mark reap_mark; /* of the pass that is under way */
     uint64_t reap_count;    /* deleted in it */
@@ -296,11 +312,12 @@ struct rowlock_client {
     atomic_int closed;
     int settling; /* close is alone with it, and its own retries are not to be cut short */
 
-    pthread_mutex_t mutex;  /* guards what follows */
-    pthread_cond_t changed; /* a connection came back, a call left */
+    rlk_mutex mutex;  /* guards what follows */
+    rlk_cond changed; /* a connection came back, a call left */
     rlk_conn *idle;
     uint32_t idle_count;
-    uint32_t keeping;      /* connections in use by renewals and releases */
+    uint32_t keeping;      /* connections in use by renewals and releases, */
+    uint32_t keep_opening; /* of which so many are still being opened */
     uint32_t keep_waiting; /* renewals and releases that wait for one */
     uint32_t handles;      /* not released yet */
     uint32_t acquiring;    /* calls that may get some, and have no bell to release them on */
@@ -459,6 +476,9 @@ int rlk_undo(rowlock_client *client, rowlock_op *ops, size_t n, int64_t bound_us
 int rlk_remnants_look(int *has_remnant, rowlock_client *client, rlk_tenure *const *wanted,
                       rowlock_op *ops, size_t n, int64_t bound_us, rowlock_error *err);
 
+/* A release failed: the hold may still be there. */
+void rlk_release_failed(rowlock_client *client, rlk_tenure *tenure, const rowlock_op *op);
+
 /* A tenth of the lease, at most two seconds: for clocks whose rates differ and for the way back. */
 int64_t rlk_margin(int64_t ttl_us);
 
@@ -523,8 +543,12 @@ void rlk_tell_losses(rowlock_client *client);
 
 /* The database says that a tenure is over: it is lost from here on. Under the mutex. Then the
  * reason is looked for, as far as the row shows by until_us; on_lost waits for it. Without. */
-void rlk_lose_by_answer(rlk_tenure *tenure);
+void rlk_lose_by_answer(rowlock_client *client, rlk_tenure *tenure);
 void rlk_refine_loss(rowlock_client *client, rlk_tenure *tenure, int64_t until_us);
+
+/* A call that was under way when the tenure was lost here may have entered it again, in a tenure of
+ * its own: that is over, too. Under the mutex. */
+void rlk_lose_again(rowlock_client *client, const rlk_tenure *tenure);
 
 /* Both. */
 void rlk_lose_and_refine(rowlock_client *client, rlk_tenure *tenure, int64_t until_us);

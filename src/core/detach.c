@@ -10,10 +10,10 @@ static int detach(rowlock_client *client, rowlock_lock *lock, rowlock_error *err
     rlk_tenure *tenure = lock->tenure;
     int is_last;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     rlk_tenures_detach(&client->tenures, tenure);
     is_last = tenure->handles == 0;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (is_last)
         rlk_bell_drop(client, tenure);
     if (!rlk_tenure_is_lost(tenure))

@@ -43,9 +43,9 @@ int rlk_hand_exists(rowlock_client *client, const rowlock_op *op)
 {
     int exists;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     exists = held_here_until(client, op) > 0;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return exists;
 }
 
@@ -55,14 +55,14 @@ static rlk_hand look(rlk_waiter *waiter, int64_t opened_us, int64_t *until_us)
     int64_t end = opened_us + OPEN_US;
     rlk_hand hand;
 
-    pthread_mutex_lock(&waiter->client->mutex);
+    rlk_mutex_lock(&waiter->client->mutex);
     *until_us = held_here_until(waiter->client, &waiter->ops[0]);
     if (*until_us > end)
         *until_us = rlk_clock_us() < end ? end : 0;
     if (waiter->hand == RLK_HAND_OPEN && *until_us == 0)
         waiter->hand = RLK_HAND_CLOSED;
     hand = waiter->hand;
-    pthread_mutex_unlock(&waiter->client->mutex);
+    rlk_mutex_unlock(&waiter->client->mutex);
     return hand;
 }
 
@@ -71,11 +71,11 @@ static rlk_hand withdraw(rlk_waiter *waiter)
 {
     rlk_hand hand;
 
-    pthread_mutex_lock(&waiter->client->mutex);
+    rlk_mutex_lock(&waiter->client->mutex);
     if (waiter->hand == RLK_HAND_OPEN)
         waiter->hand = RLK_HAND_CLOSED;
     hand = waiter->hand;
-    pthread_mutex_unlock(&waiter->client->mutex);
+    rlk_mutex_unlock(&waiter->client->mutex);
     return hand;
 }
 
@@ -93,14 +93,14 @@ static rlk_hand give_up(rlk_waiter *waiter)
 {
     rlk_hand hand;
 
-    pthread_mutex_lock(&waiter->client->mutex);
+    rlk_mutex_lock(&waiter->client->mutex);
     if (waiter->hand == RLK_HAND_UNDER_WAY) {
         waiter->giver->next = NULL;
         waiter->hand = RLK_HAND_CLOSED;
         waiter->is_hand_left = 1;
     }
     hand = waiter->hand;
-    pthread_mutex_unlock(&waiter->client->mutex);
+    rlk_mutex_unlock(&waiter->client->mutex);
     return hand;
 }
 
@@ -188,7 +188,7 @@ static int tell_next(rowlock_client *client, rlk_handing *handing, const rowlock
     int is_free = rc == ROWLOCK_OK && release->status == ROWLOCK_OK && release->hold_count == 0;
     rlk_waiter *next;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     next = handing->next;
     if (is_free && !is_had)
         *crowd_until(client, &handing->acquire) = rlk_clock_us() + CROWD_US;
@@ -201,7 +201,7 @@ static int tell_next(rowlock_client *client, rlk_handing *handing, const rowlock
         next->hand = is_had ? RLK_HAND_HAD : RLK_HAND_CLOSED;
         rlk_ring(next);
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return next != NULL || !is_had;
 }
 
@@ -241,10 +241,10 @@ int rlk_hand_over(rowlock_client *client, rlk_tenure *tenure, rlk_handing *handi
     rlk_sent sent;
     int rc, again;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     bell = tenure->bell;
     tenure->bell = NULL;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (bell != NULL)
         rc = exchange_on_bell(client, tenure, bell, &p, deadline_us, &sent);
     else

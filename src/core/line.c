@@ -3,8 +3,6 @@
  * Lines inside the process: threads that want the same name wait for each other here, first come,
  * first served, and only the front one asks the database. Two names never share a line. */
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "core.h"
 
@@ -38,20 +36,12 @@ rlk_waiter *rlk_line_front(rowlock_client *client, const char *name, size_t leng
 
 void rlk_ring(const rlk_waiter *waiter)
 {
-    const uint64_t one = 1;
-
-    if (waiter->ring_fd >= 0 && write(waiter->ring_fd, &one, sizeof one) < 0) {
-        /* It is readable already. */
-    }
+    rlk_event_set(waiter->ring_fd);
 }
 
 void rlk_unring(const rlk_waiter *waiter)
 {
-    uint64_t count;
-
-    if (waiter->ring_fd >= 0 && read(waiter->ring_fd, &count, sizeof count) < 0) {
-        /* Nobody has rung. */
-    }
+    rlk_event_clear(waiter->ring_fd);
 }
 
 static int is_hot(const rlk_lines *lines, const char *name, size_t length)
@@ -63,9 +53,9 @@ int rlk_line_exists(rowlock_client *client, const char *name, size_t length)
 {
     int exists;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     exists = *find(client, name, length) != NULL || is_hot(&client->lines, name, length);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return exists;
 }
 
@@ -73,25 +63,25 @@ void rlk_line_heat(rowlock_client *client, const rowlock_op *op, int had_to_wait
 {
     rlk_lines *lines = &client->lines;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     if (had_to_wait) {
         memcpy(lines->hot, op->name, op->name_length);
         lines->hot_length = op->name_length;
     } else if (is_hot(lines, op->name, op->name_length)) {
         lines->hot_length = 0;
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
 }
 
 void rlk_line_ring(rowlock_client *client, const char *name, size_t length)
 {
     const rlk_waiter *front;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     front = *find(client, name, length);
     if (front != NULL)
         rlk_ring(front);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
 }
 
 void rlk_line_join(rlk_waiter *waiter)
@@ -99,7 +89,7 @@ void rlk_line_join(rlk_waiter *waiter)
     const rowlock_op *op = &waiter->ops[0];
     rlk_waiter **place;
 
-    pthread_mutex_lock(&waiter->client->mutex);
+    rlk_mutex_lock(&waiter->client->mutex);
     place = find(waiter->client, op->name, op->name_length);
     if (*place == NULL) {
         waiter->is_front = 1;
@@ -109,16 +99,16 @@ void rlk_line_join(rlk_waiter *waiter)
         (*place)->last->behind = waiter;
         (*place)->last = waiter;
     }
-    pthread_mutex_unlock(&waiter->client->mutex);
+    rlk_mutex_unlock(&waiter->client->mutex);
 }
 
 static int is_front(const rlk_waiter *waiter)
 {
     int yes;
 
-    pthread_mutex_lock(&waiter->client->mutex);
+    rlk_mutex_lock(&waiter->client->mutex);
     yes = waiter->is_front;
-    pthread_mutex_unlock(&waiter->client->mutex);
+    rlk_mutex_unlock(&waiter->client->mutex);
     return yes;
 }
 
@@ -155,7 +145,7 @@ void rlk_line_leave(rlk_waiter *waiter)
     const rowlock_op *op = &waiter->ops[0];
     rlk_waiter **place, *before;
 
-    pthread_mutex_lock(&waiter->client->mutex);
+    rlk_mutex_lock(&waiter->client->mutex);
     place = find(waiter->client, op->name, op->name_length);
     if (*place == waiter) {
         step_forward(place, waiter);
@@ -166,5 +156,5 @@ void rlk_line_leave(rlk_waiter *waiter)
         if ((*place)->last == waiter)
             (*place)->last = before;
     }
-    pthread_mutex_unlock(&waiter->client->mutex);
+    rlk_mutex_unlock(&waiter->client->mutex);
 }

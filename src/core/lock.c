@@ -3,11 +3,9 @@
  * Holding: renew, check, release, and what the operations on locks share. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core.h"
 #include "random.h"
-#include "thread.h"
 
 #define FIRST_PAUSE_US   INT64_C(1000)
 #define LONGEST_PAUSE_US INT64_C(32000)
@@ -151,12 +149,14 @@ int rlk_release_answer(rowlock_client *client, rlk_tenure *tenure, const rowlock
     int is_shared;
 
     if (op->status == ROWLOCK_OK) {
-        pthread_mutex_lock(&client->mutex);
+        rlk_mutex_lock(&client->mutex);
         memcpy(tenure->seen, op->attempt, sizeof tenure->seen);
         is_shared = tenure->handles > 0;
         if (op->hold_count == 0)
             rlk_tenure_lose(tenure, ROWLOCK_LOSS_EXPIRED);
-        pthread_mutex_unlock(&client->mutex);
+        else if (!is_shared && tenure->may_linger)
+            rlk_tenures_leave_behind(&client->tenures, tenure);
+        rlk_mutex_unlock(&client->mutex);
         if (op->hold_count == 0 &&
             is_shared) /* an adopted handle's, that was not the one released */
             rlk_watch_wake(client);
@@ -210,9 +210,9 @@ static int extend(rowlock_client *client, rlk_tenure *tenure, const rlk_sent *se
 {
     int counts;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     counts = rlk_extend(tenure, sent, op);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return counts ? rlk_ok(err) : rlk_lost(err);
 }
 
@@ -227,15 +227,15 @@ static int renew(rowlock_lock *lock, int64_t ttl_ms, rowlock_error *err)
 
     if (rlk_tenure_is_lost(tenure))
         return rlk_lost(err);
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     rlk_op_of(&op, client, tenure);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     op.ttl_us = rlk_tenure_ttl(tenure, ttl_ms != 0 ? ttl_ms * 1000 : op.ttl_us);
     rc = rlk_send_renew(client, &op, &sent, err);
     if (rc == ROWLOCK_EUNKNOWN) {
-        pthread_mutex_lock(&client->mutex);
+        rlk_mutex_lock(&client->mutex);
         rlk_tenure_outlives(tenure, op.ttl_us);
-        pthread_mutex_unlock(&client->mutex);
+        rlk_mutex_unlock(&client->mutex);
     }
     if (rc != ROWLOCK_OK)
         return rc;
@@ -285,7 +285,7 @@ int rowlock_check(const rowlock_lock *lock)
 {
     if (lock == NULL)
         return ROWLOCK_EINVAL;
-    if (lock->client->pid != getpid())
+    if (lock->client->pid != rlk_getpid())
         return ROWLOCK_EFORK;
     if (atomic_load(&lock->client->closed))
         return ROWLOCK_ECLOSED;
@@ -334,13 +334,13 @@ static int release_on_bell(rowlock_client *client, rlk_tenure *tenure, rowlock_o
     rlk_conn *conn = NULL;
     int rc;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     if (tenure->handles == 0) {
         conn = tenure->bell;
         tenure->bell = NULL;
         op->ticket = tenure->ticket;
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (conn == NULL)
         return 0;
     rc = client->driver.release(conn->state, op, 1, rlk_bound_ms(client, deadline_us), NULL);
@@ -367,15 +367,17 @@ static int give_back(rowlock_client *client, rlk_tenure *tenure, rlk_handing *ne
     int rc = ROWLOCK_OK, repeated = 0, alone;
 
     err = err == NULL ? &local : err;
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     rlk_op_of(&op, client, tenure);
     alone = tenure->is_guarded;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     *handed = next != NULL && rlk_hand_over(client, tenure, next, &op, half, &repeated);
     if (!*handed && !release_on_bell(client, tenure, &op, half, &repeated))
         rc = repeated ? rlk_send_release(client, &op, 1, deadline - rlk_clock_us(), &sent, err)
                       : send_hold(client, &op, alone, deadline - rlk_clock_us(), &sent, err);
     sent.repeated |= repeated;
+    if (rc != ROWLOCK_OK)
+        rlk_release_failed(client, tenure, &op);
     if (rc < 0 && repeated)
         return rlk_unknown(err);
     if (rc != ROWLOCK_OK)
@@ -392,11 +394,11 @@ static int release(rowlock_client *client, rowlock_lock *lock, rowlock_error *er
     rlk_handing next;
     int rc, handed = 0, has_next = 0, is_lost = rlk_tenure_is_lost(tenure);
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     rlk_tenures_detach(&client->tenures, tenure);
     if (!is_lost)
         has_next = rlk_hand_next(&next, client, tenure);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (is_lost) {
         rlk_bell_drop(client, tenure);
         rc = rlk_lost(err);
@@ -412,14 +414,17 @@ void rlk_handle_free(rowlock_lock *lock, int is_forked)
     rowlock_client *client = lock->client;
 
     if (!is_forked) {
-        pthread_mutex_lock(&client->mutex);
+        /* A tenure that had left the table has kept its bell when the client was closed. */
+        if (atomic_load(&client->closed))
+            rlk_bell_drop(client, lock->tenure);
+        rlk_mutex_lock(&client->mutex);
         rlk_tenure_unref(lock->tenure);
         client->handles--;
-        pthread_mutex_unlock(&client->mutex);
+        rlk_mutex_unlock(&client->mutex);
         rlk_client_unref(client);
     }
     if (atomic_load(&lock->lost_fd) >= 0)
-        close(atomic_load(&lock->lost_fd));
+        rlk_event_free(atomic_load(&lock->lost_fd));
     free(lock);
 }
 
@@ -435,9 +440,9 @@ static int let_go(rowlock_lock **lock, rlk_let_go_fn how, rowlock_error *err)
     client = l->client;
     rc = rlk_enter(client, err);
     if (rc != ROWLOCK_EFORK) {
-        pthread_mutex_lock(&client->mutex);
+        rlk_mutex_lock(&client->mutex);
         rlk_watch_remove(client, l);
-        pthread_mutex_unlock(&client->mutex);
+        rlk_mutex_unlock(&client->mutex);
         if (rc == ROWLOCK_OK) {
             rc = how(client, l, err);
             rlk_leave(client);

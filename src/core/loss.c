@@ -4,11 +4,8 @@
  * with no lock held. */
 #include <errno.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "core.h"
-#include "thread.h"
 
 #define SLACK_US \
     INT64_C(1000000) /* between our clock and the database's, for one and the same event */
@@ -62,9 +59,21 @@ static int find_loss(rowlock_client *client, const rlk_tenure *tenure, int64_t u
     return q.loss;
 }
 
-void rlk_lose_by_answer(rlk_tenure *tenure)
+void rlk_lose_again(rowlock_client *client, const rlk_tenure *tenure)
+{
+    rlk_tenure *other = rlk_tenures_same(&client->tenures, tenure);
+
+    if (other == NULL || other == tenure || other->fence != tenure->fence)
+        return;
+    other->is_over = 1;
+    rlk_tenure_lose(other, ROWLOCK_LOSS_EXPIRED);
+    rlk_watch_planned(client);
+}
+
+void rlk_lose_by_answer(rowlock_client *client, rlk_tenure *tenure)
 {
     tenure->is_over = 1;
+    rlk_lose_again(client, tenure);
     if (atomic_load(&tenure->lost))
         return;
     tenure->is_asked = 1;
@@ -75,27 +84,27 @@ void rlk_refine_loss(rowlock_client *client, rlk_tenure *tenure, int64_t until_u
 {
     int is_asked, loss;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     is_asked = tenure->is_asked;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (!is_asked)
         return;
     loss = find_loss(client, tenure, until_us);
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     if (tenure->is_asked) {
         atomic_store(&tenure->lost, loss);
         tenure->is_asked = 0;
         rlk_tenure_lose(tenure, loss); /* now it is to be told */
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     rlk_watch_wake(client);
 }
 
 void rlk_lose_and_refine(rowlock_client *client, rlk_tenure *tenure, int64_t until_us)
 {
-    pthread_mutex_lock(&client->mutex);
-    rlk_lose_by_answer(tenure);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
+    rlk_lose_by_answer(client, tenure);
+    rlk_mutex_unlock(&client->mutex);
     rlk_refine_loss(client, tenure, until_us);
 }
 
@@ -103,10 +112,10 @@ void rlk_count_loss(rowlock_client *client, rlk_tenure *tenure)
 {
     int is_counted;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     is_counted = tenure->is_counted;
     tenure->is_counted = 1;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (is_counted)
         return;
     rlk_count(&client->counters.lost, 1);
@@ -133,14 +142,6 @@ static void unlist(rowlock_lock *lock)
         rlk_heap_remove(&tenure->renewal);
 }
 
-static void make_readable(int fd)
-{
-    const uint64_t one = 1;
-
-    while (fd >= 0 && write(fd, &one, sizeof one) < 0 && errno == EINTR) {
-    }
-}
-
 /* Under the mutex: the watchers of a tenure that is lost are to be told. A release meanwhile takes
  * them out of the chain. Their descriptors are raised here, so that none waits for the callback of
  * another. */
@@ -152,7 +153,7 @@ static void move_watchers(rlk_watch *watch, rlk_tenure *tenure)
 
         unlist(lock);
         lock->is_told = 1;
-        make_readable(atomic_load(&lock->lost_fd));
+        rlk_event_set(atomic_load(&lock->lost_fd));
         lock->next = NULL;
         lock->previous = watch->last_untold;
         if (watch->last_untold != NULL)
@@ -208,12 +209,12 @@ static void call_back(rowlock_client *client, rowlock_lock *lock, const rlk_tenu
     rowlock_lost_fn fn = NULL;
     void *payload = NULL;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     if (client->watch.calling == lock) {
         fn = lock->on_lost;
         payload = lock->lost_payload;
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (fn != NULL)
         fn(lock, atomic_load(&tenure->lost), payload);
 }
@@ -223,22 +224,22 @@ void rlk_tell_losses(rowlock_client *client)
     rlk_watch *watch = &client->watch;
     rowlock_lock *lock;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     while ((lock = take_untold(watch)) != NULL) {
         rlk_tenure *tenure = lock->tenure;
 
         tenure->refs++; /* the callback may release the handle */
         watch->calling = lock;
-        watch->caller = pthread_self();
-        pthread_mutex_unlock(&client->mutex);
+        watch->caller = rlk_thread_number();
+        rlk_mutex_unlock(&client->mutex);
         rlk_count_loss(client, tenure); /* whose event may release the handle, too */
         call_back(client, lock, tenure);
-        pthread_mutex_lock(&client->mutex);
+        rlk_mutex_lock(&client->mutex);
         watch->calling = NULL;
         rlk_tenure_unref(tenure);
-        pthread_cond_broadcast(&client->changed);
+        rlk_cond_broadcast(&client->changed);
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
 }
 
 /* ---- who is watched ---- */
@@ -268,7 +269,7 @@ void rlk_watch_remove(rowlock_client *client, rowlock_lock *lock)
 
     if (!lock->is_watched)
         return;
-    while (watch->calling == lock && !pthread_equal(watch->caller, pthread_self()))
+    while (watch->calling == lock && watch->caller != rlk_thread_number())
         rlk_cond_wait(&client->changed, &client->mutex, RLK_NEVER);
     if (watch->calling == lock)
         watch->calling = NULL;
@@ -288,17 +289,17 @@ int rowlock_lost_fd(rowlock_lock *lock, rowlock_error *err)
         return -1;
     fd = atomic_load(&lock->lost_fd);
     if (fd < 0 && rlk_watch_start(lock->client, err) == ROWLOCK_OK) {
-        fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        fd = rlk_event_new();
         if (fd < 0) {
             rlk_fail(err, ROWLOCK_ENOMEM, "cannot make a descriptor: %s", strerror(errno));
         } else {
-            pthread_mutex_lock(&lock->client->mutex);
+            rlk_mutex_lock(&lock->client->mutex);
             atomic_store(&lock->lost_fd, fd);
             rlk_watch_add(lock->client, lock);
             rlk_watch_planned(lock->client);
             if (lock->is_told)
-                make_readable(fd);
-            pthread_mutex_unlock(&lock->client->mutex);
+                rlk_event_set(fd);
+            rlk_mutex_unlock(&lock->client->mutex);
         }
     }
     rlk_leave(lock->client);

@@ -54,22 +54,22 @@ static int find_place(char *out, rowlock_client *client, int anew, int64_t bound
     rlk_sent sent;
     int is_known, rc;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     is_known = client->place != NULL && !anew;
     if (is_known)
         snprintf(out, ROWLOCK_PLACE_MAX, "%s", client->place);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (is_known)
         return ROWLOCK_OK;
     rc = rlk_own_failure(rlk_call(client, bound_us, do_locate, out, &sent, err), err);
     if (rc != ROWLOCK_OK)
         return rc;
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     free(client->place);
     client->place = strdup(out);
     if (client->place == NULL)
         rc = rlk_fail_memory(err);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return rc;
 }
 
@@ -215,10 +215,10 @@ static int guard(rowlock_lock *lock, const rowlock_driver *driver, void *native,
                         client->driver.name);
     if (rlk_tenure_is_lost(lock->tenure))
         return rlk_lost(err);
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     rlk_op_of(&op, client, lock->tenure);
     lock->tenure->is_guarded = 1;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     rc = try_guard(&use, &op, deadline, err);
     if (rc != ROWLOCK_OK)
         return rc;

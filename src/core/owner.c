@@ -11,7 +11,6 @@
 
 #include "core.h"
 #include "random.h"
-#include "thread.h"
 
 int rlk_owner_head(char *out, size_t size)
 {
@@ -29,7 +28,7 @@ int rlk_owner_head(char *out, size_t size)
         if (*c <= ' ' || *c > '~')
             *c = '?';
     }
-    snprintf(out, size, "%s:%ld:%08x", host[0] == '\0' ? "localhost" : host, (long)getpid(),
+    snprintf(out, size, "%s:%ld:%08x", host[0] == '\0' ? "localhost" : host, (long)rlk_getpid(),
              client);
     return 0;
 }

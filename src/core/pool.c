@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "core.h"
-#include "thread.h"
 
 static uint32_t timeout_ms(int64_t left_us, int64_t most_us)
 {
@@ -96,7 +95,7 @@ static int may_take_idle(const rowlock_client *client, rlk_use use)
     if (!is_one_reserved(client, use))
         return 1;
     return is_shared(client, use) ? client->keep_waiting == 0
-                                  : client->idle_count + client->keeping > 1;
+                                  : client->idle_count + client->keeping - client->keep_opening > 1;
 }
 
 static int may_open(const rowlock_client *client, rlk_use use)
@@ -144,6 +143,7 @@ static int reserve(rlk_conn **out, rowlock_client *client, rlk_use use, int64_t 
         *out = take_idle(client);
     client->connections[counted]++;
     client->keeping += use == RLK_USE_KEEP;
+    client->keep_opening += use == RLK_USE_KEEP && *out == NULL;
     return ROWLOCK_OK;
 }
 
@@ -151,11 +151,11 @@ static int reserve(rlk_conn **out, rowlock_client *client, rlk_use use, int64_t 
 
 static void forget_one(rowlock_client *client, rlk_use use)
 {
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     client->connections[counted_as(use)]--;
     client->keeping -= use == RLK_USE_KEEP;
-    pthread_cond_broadcast(&client->changed);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_cond_broadcast(&client->changed);
+    rlk_mutex_unlock(&client->mutex);
 }
 
 /* The event comes when the connection has been given back: whoever is told may want one. */
@@ -163,11 +163,11 @@ static void note_reconnect(rowlock_client *client)
 {
     int was_cut;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     was_cut = client->was_cut;
     client->has_reconnected |= was_cut;
     client->was_cut = 0;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (was_cut)
         rlk_count(&client->counters.reconnects, 1);
 }
@@ -178,13 +178,18 @@ static int get(rlk_conn **out, rowlock_client *client, rlk_use use, int64_t dead
     int rc;
 
     *out = NULL;
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     rc = reserve(out, client, use, deadline_us, err);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (rc != ROWLOCK_OK)
         return rc;
     if (*out == NULL) {
         rc = connect_new(out, client, deadline_us, err);
+        if (use == RLK_USE_KEEP) {
+            rlk_mutex_lock(&client->mutex);
+            client->keep_opening--;
+            rlk_mutex_unlock(&client->mutex);
+        }
         if (rc != ROWLOCK_OK)
             forget_one(client, use);
         else
@@ -209,23 +214,23 @@ int rlk_pool_lend(rlk_conn **out, rowlock_client *client, rlk_use use, int64_t d
 
 void rlk_pool_put(rowlock_client *client, rlk_conn *conn)
 {
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     client->keeping -= conn->is_keeping != 0;
     add_idle(client, conn);
-    pthread_cond_broadcast(&client->changed);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_cond_broadcast(&client->changed);
+    rlk_mutex_unlock(&client->mutex);
 }
 
 void rlk_pool_close_idle(rowlock_client *client)
 {
     rlk_conn *idle;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     client->was_cut = 1;
     idle = client->idle;
     client->idle = NULL;
     client->idle_count = 0;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     while (idle != NULL) {
         rlk_conn *next = idle->next;
 
@@ -248,7 +253,7 @@ void rlk_pool_return(rowlock_client *client, rlk_use use, rlk_conn *conn)
 {
     int is_wanted;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     is_wanted = !atomic_load(&client->closed) &&
                 client->connections[RLK_USE_CALL] < client->max_connections[RLK_USE_CALL];
     if (is_wanted) {
@@ -256,8 +261,8 @@ void rlk_pool_return(rowlock_client *client, rlk_use use, rlk_conn *conn)
         client->connections[RLK_USE_CALL]++;
     }
     client->connections[use]--;
-    pthread_cond_broadcast(&client->changed);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_cond_broadcast(&client->changed);
+    rlk_mutex_unlock(&client->mutex);
     if (!is_wanted)
         discard(client, conn);
 }

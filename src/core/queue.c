@@ -2,8 +2,6 @@
  *
  * Waiting in the database's queue: a ticket, a bell where there are any, and the try that counts.
  * The queue is only an order; the lock's row decides, in the same statement as ever. */
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "core.h"
 #include "random.h"
@@ -62,10 +60,14 @@ static int do_enqueue(rowlock_client *client, void *conn, uint32_t timeout_ms, v
 {
     const entry *e = arg;
     queue *q = e->q;
+    uint32_t rest_ms;
     int rc;
 
     q->asked_us = rlk_clock_us();
     q->ops[0].wait_ms = e->with_bell ? first_wait_ms(q) : 0;
+    rest_ms = rlk_wait_rest_ms(q->wait, q->ops[0].wait_ms); /* beside that wait */
+    if (rest_ms < timeout_ms)
+        timeout_ms = rest_ms;
     rc = client->driver.enqueue(conn, q->ops, q->n, client->ticket_us, e->with_bell, timeout_ms,
                                 err);
     /* A ticket that may be there is no lock that may be held. */
@@ -124,7 +126,8 @@ static void plan_try(queue *q, int64_t now)
     rlk_tickets_poll(&q->waiter, q->n > 1 || !q->ops[0].can_wait);
 }
 
-/* A ticket, with a bell if a connection can be had for it. */
+/* A ticket, with a bell if a connection can be had for it; none if there is no time for a request:
+ * one that has no answer in time costs its connection. */
 static int enter(queue *q, rowlock_error *err)
 {
     entry e = {q, q->n == 1};
@@ -133,6 +136,8 @@ static int enter(queue *q, rowlock_error *err)
 
     for (size_t i = 0; i < q->n; i++)
         q->ops[i].ticket = 0;
+    if (!rlk_wait_has_time(q->wait))
+        return ROWLOCK_OK;
     if (e.with_bell)
         rc = rlk_call_lent(&q->conn, q->client, RLK_USE_WAIT, rlk_wait_bound(q->wait), do_enqueue,
                            &e, err);
@@ -141,6 +146,8 @@ static int enter(queue *q, rowlock_error *err)
         q->conn = NULL;
     }
     e.with_bell = 0;
+    if ((rc == ROWLOCK_BUSY || rc == ROWLOCK_ECONNECT) && !rlk_wait_has_time(q->wait))
+        return ROWLOCK_OK;
     if (rc == ROWLOCK_BUSY || rc == ROWLOCK_ECONNECT) /* one that is open may do */
         rc = rlk_call(q->client, rlk_wait_bound(q->wait), do_enqueue, &e, &sent, err);
     if (rc != ROWLOCK_OK || q->ops[0].ticket == 0)
@@ -230,6 +237,7 @@ static int judge(queue *q, rowlock_error *err)
     if (q->n == 1 && busy->status == ROWLOCK_LOST) {
         rlk_tickets_remove(&q->waiter);
         lose_bell(q);
+        rlk_new_attempt(q->ops[0].attempt, q->client); /* or it would be late again */
         return enter(q, err);
     }
     if (busy->remaining_us != NOT_TRIED || !busy->can_wait)
@@ -281,9 +289,9 @@ static int was_rung(queue *q)
     int is_gone;
 
     rlk_unring(&q->waiter);
-    pthread_mutex_lock(&q->client->mutex);
+    rlk_mutex_lock(&q->client->mutex);
     is_gone = q->waiter.is_gone;
-    pthread_mutex_unlock(&q->client->mutex);
+    rlk_mutex_unlock(&q->client->mutex);
     return is_gone;
 }
 
@@ -354,14 +362,16 @@ static int wait_in_line(queue *q, rowlock_error *err)
     int rc = rlk_line_wait(&q->waiter, q->wait, err);
 
     rc = rlk_hand_wait(&q->waiter, q->wait, rc, &q->is_granted, err);
-    if (q->is_granted)
+    if (q->is_granted) {
         q->sent = q->waiter.handed;
-    else if (q->waiter.is_hand_left)
+    } else if (q->waiter.is_hand_left) {
+        rlk_new_attempt(q->ops[0].attempt, q->client); /* what the other one has is not ours */
         rc = rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
                              "the wait ended while the lock was being handed over: if it was had, "
                              "it is given back");
-    else if (q->waiter.is_hand_unknown)
+    } else if (q->waiter.is_hand_unknown) {
         rc = ask_for_given(q, rc, err);
+    }
     return rc;
 }
 
@@ -380,9 +390,9 @@ static int run(queue *q, rowlock_error *err)
 
 static void count_waiting(rowlock_client *client, int change)
 {
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     client->lines.waiting += (uint32_t)change;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
 }
 
 static void make_queue(queue *q, rowlock_client *client, rowlock_op *ops, size_t n,
@@ -394,7 +404,7 @@ static void make_queue(queue *q, rowlock_client *client, rowlock_op *ops, size_t
                  .ops = ops,
                  .n = n,
                  .pause_us = FIRST_PAUSE_US};
-    q->waiter.ring_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    q->waiter.ring_fd = rlk_event_new();
 }
 
 /* All are had: the ticket is used up, and the bell goes with the tenure. */
@@ -431,7 +441,7 @@ int rlk_queue_acquire(rowlock_client *client, rowlock_op *ops, size_t n, const r
         rlk_line_leave(&q.waiter);
     count_waiting(client, -1);
     if (q.waiter.ring_fd >= 0)
-        close(q.waiter.ring_fd);
+        rlk_event_free(q.waiter.ring_fd);
     return rc;
 }
 
@@ -441,10 +451,10 @@ void rlk_bell_drop(rowlock_client *client, rlk_tenure *tenure)
 {
     rlk_conn *conn;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     conn = tenure->bell;
     tenure->bell = NULL;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (conn != NULL)
         rlk_pool_lose(client, RLK_USE_WAIT, conn);
 }

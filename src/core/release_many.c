@@ -7,7 +7,6 @@
 
 #include "core.h"
 #include "random.h"
-#include "thread.h"
 
 #define PAUSE_US INT64_C(1000)
 
@@ -73,12 +72,12 @@ static void withdraw(parting *p, int is_closed)
         part *one = &p->parts[i];
         rlk_tenure *tenure = one->lock->tenure;
 
-        pthread_mutex_lock(&p->client->mutex);
+        rlk_mutex_lock(&p->client->mutex);
         rlk_watch_remove(p->client, one->lock);
         one->is_open = !is_closed && !rlk_tenure_is_lost(tenure);
         if (!is_closed)
             rlk_tenures_detach(&p->client->tenures, tenure);
-        pthread_mutex_unlock(&p->client->mutex);
+        rlk_mutex_unlock(&p->client->mutex);
         if (!is_closed && !one->is_open)
             rlk_lost(&one->err);
     }
@@ -91,7 +90,7 @@ static size_t next_request(parting *p)
 {
     size_t n = 0;
 
-    pthread_mutex_lock(&p->client->mutex);
+    rlk_mutex_lock(&p->client->mutex);
     for (size_t i = 0; i < p->n && n < ROWLOCK_BATCH_MAX; i++) {
         part *one = &p->parts[i];
 
@@ -101,7 +100,7 @@ static size_t next_request(parting *p)
         rlk_op_of(&p->ops[n], p->client, one->lock->tenure);
         p->of[n++] = one;
     }
-    pthread_mutex_unlock(&p->client->mutex);
+    rlk_mutex_unlock(&p->client->mutex);
     return n;
 }
 
@@ -116,17 +115,19 @@ static size_t settle(parting *p, size_t n, const rlk_sent *sent, int rc, const r
         rlk_tenure *tenure = p->of[i]->lock->tenure;
 
         if (may_retry && p->ops[i].status == ROWLOCK_BUSY) {
-            pthread_mutex_lock(&p->client->mutex);
+            rlk_mutex_lock(&p->client->mutex);
             memcpy(tenure->seen, p->ops[i].seen, sizeof tenure->seen);
-            pthread_mutex_unlock(&p->client->mutex);
+            rlk_mutex_unlock(&p->client->mutex);
             continue;
         }
         p->of[i]->is_open = 0;
         done++;
-        if (rc != ROWLOCK_OK)
-            p->of[i]->err = *err;
-        else
+        if (rc == ROWLOCK_OK) {
             rlk_release_answer(p->client, tenure, &p->ops[i], sent->repeated, &p->of[i]->err);
+            continue;
+        }
+        p->of[i]->err = *err;
+        rlk_release_failed(p->client, tenure, &p->ops[i]);
     }
     return done;
 }
@@ -156,9 +157,9 @@ static void note_all(parting *p)
         rlk_tenure *tenure = p->parts[i].lock->tenure;
         int is_last;
 
-        pthread_mutex_lock(&p->client->mutex);
+        rlk_mutex_lock(&p->client->mutex);
         is_last = tenure->handles == 0;
-        pthread_mutex_unlock(&p->client->mutex);
+        rlk_mutex_unlock(&p->client->mutex);
         if (is_last)
             rlk_bell_drop(p->client, tenure);
         rlk_release_note(p->client, tenure, p->parts[i].err.status, 0);

@@ -9,6 +9,7 @@
 
 #define SHORTEST_PAUSE_US INT64_C(10000)
 #define LEAST_BOUND_US    INT64_C(5000)
+#define LEAST_REFINING_US INT64_C(50000)
 
 enum { PARTS = 2 };
 
@@ -78,10 +79,10 @@ static size_t gather(rowlock_client *client, int64_t now_us)
     size_t n = 0;
     rlk_tenure *tenure;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     while (find_due(watch, now_us)) { /* others may want the mutex */
-        pthread_mutex_unlock(&client->mutex);
-        pthread_mutex_lock(&client->mutex);
+        rlk_mutex_unlock(&client->mutex);
+        rlk_mutex_lock(&client->mutex);
     }
     while (n < RLK_RENEW_BATCH && (tenure = next_due(watch, now_us, n > 0)) != NULL) {
         if (rlk_tenure_is_lost(tenure) || atomic_load(&tenure->is_last))
@@ -89,7 +90,7 @@ static size_t gather(rowlock_client *client, int64_t now_us)
         tenure->refs++;
         watch->tenures[n++] = tenure;
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return n;
 }
 
@@ -102,7 +103,7 @@ static size_t collect(rowlock_client *client, int64_t now_us, int64_t *deadline_
     *deadline_us = RLK_NEVER;
     if (n > 1)
         qsort(watch->tenures, n, sizeof(rlk_tenure *), rlk_tenure_by_name);
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     for (size_t i = 0; i < n; i++) {
         rlk_tenure *tenure = watch->tenures[i];
 
@@ -119,7 +120,7 @@ static size_t collect(rowlock_client *client, int64_t now_us, int64_t *deadline_
         if (atomic_load(&tenure->deadline_us) < *deadline_us)
             *deadline_us = atomic_load(&tenure->deadline_us);
     }
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return unique;
 }
 
@@ -134,13 +135,44 @@ static int settle(rowlock_client *client, rlk_tenure *tenure, const rowlock_op *
     if (rc != ROWLOCK_OK)
         rlk_tenure_outlives(tenure, op->ttl_us);
     if (rc == ROWLOCK_OK && op->status == ROWLOCK_LOST)
-        rlk_lose_by_answer(tenure);
+        rlk_lose_by_answer(client, tenure);
     is_renewed = rc == ROWLOCK_OK && op->status == ROWLOCK_OK && rlk_extend(tenure, sent, op);
     if (tenure->renewers > 0 && is_renewed) /* else they were all released meanwhile */
         rlk_plan_renewal(client, tenure, now);
-    else if (tenure->renewers > 0)
+    else if (tenure->renewers > 0 && !atomic_load(&tenure->lost))
         plan_retry(client, tenure, now);
     return is_renewed;
+}
+
+static int64_t next_renewal(rowlock_client *client)
+{
+    int64_t next = RLK_NEVER;
+
+    rlk_mutex_lock(&client->mutex);
+    if (client->watch.due.first != NULL)
+        next = 0;
+    else if (client->watch.planned.first != NULL)
+        next = client->watch.planned.first->key;
+    rlk_mutex_unlock(&client->mutex);
+    return next;
+}
+
+/* Looks why those are lost that the database says are: until until_us, and, but for a moment, until
+ * another renewal is due. */
+static void refine_losses(rowlock_client *client, size_t n, int64_t until_us)
+{
+    rlk_watch *watch = &client->watch;
+    int64_t least = rlk_clock_us() + LEAST_REFINING_US;
+
+    for (size_t i = 0; i < n; i++) {
+        int64_t next;
+
+        if (watch->ops[i].status != ROWLOCK_LOST)
+            continue;
+        next = next_renewal(client);
+        next = next > least ? next : least;
+        rlk_refine_loss(client, watch->tenures[i], next < until_us ? next : until_us);
+    }
 }
 
 /* Puts the answers to work, and returns how many were renewed. Why others are lost is looked for
@@ -151,18 +183,16 @@ static size_t settle_all(rowlock_client *client, size_t n, const rlk_sent *sent,
     rlk_watch *watch = &client->watch;
     size_t renewed = 0;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     for (size_t i = 0; i < n; i++)
         renewed += settle(client, watch->tenures[i], &watch->ops[i], sent, rc) != 0;
-    pthread_mutex_unlock(&client->mutex);
-    for (size_t i = 0; i < n && rc == ROWLOCK_OK; i++) {
-        if (watch->ops[i].status == ROWLOCK_LOST)
-            rlk_refine_loss(client, watch->tenures[i], until_us);
-    }
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
+    if (rc == ROWLOCK_OK)
+        refine_losses(client, n, until_us);
+    rlk_mutex_lock(&client->mutex);
     for (size_t i = 0; i < n; i++)
         rlk_tenure_unref(watch->tenures[i]);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return renewed;
 }
 
@@ -193,13 +223,7 @@ static int renew_batch(rowlock_client *client)
 
 int64_t rlk_renew_due(rowlock_client *client)
 {
-    int64_t next = RLK_NEVER;
-
     while (!atomic_load(&client->watch.stop) && renew_batch(client)) {
     }
-    pthread_mutex_lock(&client->mutex);
-    if (client->watch.planned.first != NULL)
-        next = client->watch.planned.first->key;
-    pthread_mutex_unlock(&client->mutex);
-    return next;
+    return next_renewal(client);
 }

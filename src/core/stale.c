@@ -42,14 +42,28 @@ static void refuse(rowlock_op *ops, size_t n)
     }
 }
 
-/* What was granted is asked for again with its attempt, which changes nothing. */
+static int any_granted(const rowlock_op *ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].status == ROWLOCK_OK)
+            return 1;
+    }
+    return 0;
+}
+
+/* What was granted is asked for again with its attempt, which changes nothing. If that fails it may
+ * still be granted, whatever the driver says of the last call alone. */
 static int again(rowlock_client *client, void *conn, rowlock_op *ops, size_t n, int all,
                  int64_t until_us, rowlock_error *err)
 {
-    int rc = ROWLOCK_OK;
+    int is_granted = any_granted(ops, n), rc = ROWLOCK_OK;
 
-    for (int i = 0; i < TRIES && rc == ROWLOCK_OK && renew_stale(client, ops, n); i++)
+    for (int i = 0; i < TRIES && rc == ROWLOCK_OK && renew_stale(client, ops, n); i++) {
         rc = client->driver.acquire(conn, ops, n, all, left_ms(until_us), err);
+        is_granted |= rc == ROWLOCK_OK && any_granted(ops, n);
+    }
+    if (rc < 0 && is_granted)
+        return rlk_unknown(err);
     refuse(ops, n);
     return rc;
 }

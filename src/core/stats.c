@@ -2,7 +2,6 @@
  *
  * Numbers and events. Counting is an addition without order: always on. */
 #include <string.h>
-#include <unistd.h>
 
 #include "core.h"
 
@@ -82,12 +81,12 @@ int rowlock_stats(rowlock_counters *out, rowlock_client *client, rowlock_error *
     if (rc != ROWLOCK_OK)
         return rc;
     read_counters(&all, &client->counters);
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     all.held = rlk_tenures_held(&client->tenures);
     all.waiting = client->lines.waiting;
     for (int use = 0; use < RLK_USES; use++)
         all.connections += client->connections[use];
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     size = out->size;
     memset(out, 0, size); /* what a newer header has and this library does not */
     memcpy(out, &all, size < sizeof all ? size : sizeof all);

@@ -125,9 +125,14 @@ static rlk_tenure **find(const rlk_tenures *tenures, const rlk_tenure *key)
     return at;
 }
 
+rlk_tenure *rlk_tenures_same(const rlk_tenures *tenures, const rlk_tenure *like)
+{
+    return tenures->slot_count == 0 ? NULL : *find(tenures, like);
+}
+
 int rlk_tenures_has(const rlk_tenures *tenures, const rlk_tenure *like)
 {
-    rlk_tenure *found = tenures->slot_count == 0 ? NULL : *find(tenures, like);
+    rlk_tenure *found = rlk_tenures_same(tenures, like);
 
     return found != NULL && !rlk_tenure_is_lost(found);
 }
@@ -153,7 +158,7 @@ rlk_tenure *rlk_tenures_remnant(const rlk_tenures *tenures, const rlk_tenure *li
 {
     rlk_tenure *found = tenures->slot_count == 0 ? NULL : *find(tenures, like);
 
-    return found != NULL && may_live(found) ? found : NULL;
+    return found != NULL && !found->is_unknown && may_live(found) ? found : NULL;
 }
 
 rlk_tenure *rlk_tenures_lost(const rlk_tenures *tenures, const rlk_tenure *like)
@@ -181,6 +186,48 @@ void rlk_tenures_bury(rlk_tenures *tenures, rlk_tenure *remnant)
     remnant->is_over = 1;
     if (remnant->handles == 0)
         take_out(tenures, remnant);
+}
+
+void rlk_tenures_leave_behind(rlk_tenures *tenures, rlk_tenure *tenure)
+{
+    rlk_tenure **at = find(tenures, tenure), *old = *at;
+    int is_same = old != NULL && (tenure->is_unknown || old->fence == tenure->fence);
+
+    if (old != NULL && old != tenure && !old->is_unknown &&
+        (is_same || old->fence > tenure->fence) && (!rlk_tenure_is_lost(old) || may_live(old))) {
+        if (!is_same)
+            return;
+        old->may_linger = 1;
+        if (tenure->row_until_us > old->row_until_us)
+            old->row_until_us = tenure->row_until_us;
+        if (old->end.heap == &tenures->remnants)
+            rlk_heap_put(&tenures->remnants, &old->end, old->row_until_us);
+        return;
+    }
+    rlk_tenure_lose(tenure, ROWLOCK_LOSS_EXPIRED);
+    if (old != tenure) {
+        tenure->next = old != NULL ? old->next : NULL;
+        tenure->refs++;
+        *at = tenure;
+        tenures->count += old == NULL;
+    }
+    if (old != NULL && old != tenure) { /* it is over, or nothing would have been asked */
+        rlk_tenure_lose(old, ROWLOCK_LOSS_EXPIRED);
+        old->next = NULL;
+        rlk_tenure_unref(old);
+    }
+    rlk_heap_put(&tenures->remnants, &tenure->end, tenure->row_until_us);
+}
+
+rlk_tenure *rlk_tenures_take_unknown(rlk_tenures *tenures, const rlk_tenure *like)
+{
+    rlk_tenure *found = tenures->remnants.first == NULL ? NULL : *find(tenures, like);
+
+    if (found == NULL || !found->is_unknown || !may_live(found))
+        return NULL;
+    found->refs++;
+    take_out(tenures, found);
+    return found;
 }
 
 static void forget_remnants(rlk_tenures *tenures)
@@ -275,6 +322,7 @@ rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh)
     fresh->refs += 2; /* the handle's and the table's */
     if (old != NULL) {
         /* A later grant of the same name: whatever the old handles say, theirs is over. */
+        fresh->may_linger |= old->is_unknown;
         rlk_tenure_lose(old, ROWLOCK_LOSS_EXPIRED);
         fresh->next = old->next;
         old->next = NULL;

@@ -3,10 +3,8 @@
  * Transaction mode: the wait for rows, and transactions on connections of the library's own. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core.h"
-#include "thread.h"
 
 enum { MOST_VAIN = 3 }; /* rows that were made and not found: reaped at once */
 
@@ -224,9 +222,9 @@ static void fill(rowlock_tx *tx, const rlk_tx_call *call)
     tx->n = call->n;
     for (size_t i = 0; i < call->n; i++)
         tx->fences[call->order[i]] = call->ops[i].fence;
-    pthread_mutex_lock(&tx->client->mutex);
+    rlk_mutex_lock(&tx->client->mutex);
     tx->client->refs++;
-    pthread_mutex_unlock(&tx->client->mutex);
+    rlk_mutex_unlock(&tx->client->mutex);
 }
 
 int rowlock_tx_begin(rowlock_tx **out, rowlock_client *client, const char *const *names, size_t n,
@@ -261,7 +259,7 @@ uint64_t rowlock_tx_fence(const rowlock_tx *tx, size_t i)
 
 void *rowlock_native_connection(rowlock_tx *tx, const rowlock_driver *driver)
 {
-    if (tx == NULL || tx->client->pid != getpid() || !rlk_is_driver_of(tx->client, driver))
+    if (tx == NULL || tx->client->pid != rlk_getpid() || !rlk_is_driver_of(tx->client, driver))
         return NULL;
     tx->is_shown = 1;
     return tx->client->driver.native(tx->conn->state);
@@ -285,7 +283,7 @@ static int end(rowlock_tx **tx, int commit, rowlock_error *err)
     if (t == NULL)
         return rlk_fail(err, ROWLOCK_EINVAL, "the transaction is NULL: ended, or never begun");
     *tx = NULL;
-    if (t->client->pid != getpid()) {
+    if (t->client->pid != rlk_getpid()) {
         rc = rlk_fail(err, ROWLOCK_EFORK, "the transaction was begun before fork()");
     } else {
         rlk_cancel_disable();

@@ -4,13 +4,8 @@
  * are two, because a loss must be told in time whatever the database does, and renewals must go on
  * whatever the application does when it is told. */
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
 #include "core.h"
 
@@ -43,10 +38,10 @@ int64_t rlk_teller_step(rowlock_client *client)
     int64_t next = RLK_NEVER;
 
     rlk_tell_losses(client);
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     if (client->watch.alarms.first != NULL)
         next = client->watch.alarms.first->key;
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     return next;
 }
 
@@ -58,18 +53,7 @@ static int init_worker(rlk_worker *worker, rowlock_client *client, const char *n
     worker->client = client;
     worker->name = name;
     worker->step = step;
-    worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    /* Unlike poll() it does not stand still while the machine is suspended. */
-    worker->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    return worker->wake_fd >= 0 && worker->timer_fd >= 0;
-}
-
-static void free_worker(const rlk_worker *worker)
-{
-    if (worker->wake_fd > 0)
-        close(worker->wake_fd);
-    if (worker->timer_fd > 0)
-        close(worker->timer_fd);
+    return rlk_sleeper_init(&worker->sleeper) == 0;
 }
 
 int rlk_watch_init(rowlock_client *client, rowlock_error *err)
@@ -86,8 +70,8 @@ int rlk_watch_init(rowlock_client *client, rowlock_error *err)
 
 void rlk_watch_free(rowlock_client *client)
 {
-    free_worker(&client->watch.keeper);
-    free_worker(&client->watch.teller);
+    rlk_sleeper_free(&client->watch.keeper.sleeper);
+    rlk_sleeper_free(&client->watch.teller.sleeper);
     free(client->watch.ops);
     free(client->watch.tenures);
 }
@@ -96,13 +80,9 @@ void rlk_worker_wake(const rlk_worker *worker, int64_t time_us)
 {
     /* Read once: it may fall asleep between two looks. */
     int64_t until = atomic_load(&worker->sleeps_until_us);
-    const uint64_t one = 1;
 
-    if (until == 0 || time_us < until) {
-        if (write(worker->wake_fd, &one, sizeof one) < 0) {
-            /* It is readable already. */
-        }
-    }
+    if (until == 0 || time_us < until)
+        rlk_sleeper_wake(&worker->sleeper);
 }
 
 void rlk_watch_wake(rowlock_client *client)
@@ -123,26 +103,11 @@ void rlk_watch_planned(rowlock_client *client)
 
 static void sleep_until(rlk_worker *worker, int64_t until_us)
 {
-    struct pollfd polled[] = {{.fd = worker->wake_fd, .events = POLLIN},
-                              {.fd = worker->timer_fd, .events = POLLIN}};
-    struct itimerspec timer = {.it_value = {.tv_sec = (time_t)(until_us / 1000000),
-                                            .tv_nsec = (long)(until_us % 1000000) * 1000}};
-    uint64_t count;
-
     if (until_us <= rlk_clock_us())
         return;
-    if (until_us == RLK_NEVER)
-        memset(&timer, 0, sizeof timer);
-    timerfd_settime(worker->timer_fd, TFD_TIMER_ABSTIME, &timer, NULL);
     atomic_store(&worker->sleeps_until_us, until_us);
-    while (poll(polled, 2, -1) < 0 && errno == EINTR) {
-    }
+    rlk_sleeper_sleep(&worker->sleeper, until_us);
     atomic_store(&worker->sleeps_until_us, 0);
-    for (int i = 0; i < 2; i++) {
-        if (polled[i].revents != 0 && read(polled[i].fd, &count, sizeof count) < 0) {
-            /* Nothing is lost: what woke it is looked at anyway. */
-        }
-    }
 }
 
 static void *run(void *arg)
@@ -154,20 +119,13 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Signals are the application's: its own threads take them. */
 static int start_worker(rlk_worker *worker)
 {
-    sigset_t all, before;
     int rc;
 
     if (worker->is_running)
         return 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&worker->thread, NULL, run, worker);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc == 0)
-        pthread_setname_np(worker->thread, worker->name);
+    rc = rlk_thread_start(&worker->thread, worker->name, run, worker);
     worker->is_running = rc == 0;
     return rc;
 }
@@ -177,7 +135,7 @@ int rlk_watch_start(rowlock_client *client, rowlock_error *err)
     rlk_watch *watch = &client->watch;
     int rc = 0, is_first;
 
-    pthread_mutex_lock(&client->mutex);
+    rlk_mutex_lock(&client->mutex);
     is_first = !watch->is_listed && !watch->is_by_hand;
     watch->is_listed |= is_first;
     if (watch->ops == NULL)
@@ -190,7 +148,7 @@ int rlk_watch_start(rowlock_client *client, rowlock_error *err)
         rc = start_worker(&watch->keeper);
     if (rc == 0 && !watch->is_by_hand)
         rc = start_worker(&watch->teller);
-    pthread_mutex_unlock(&client->mutex);
+    rlk_mutex_unlock(&client->mutex);
     if (is_first)
         rlk_exit_add(client);
     if (rc != 0)
@@ -204,7 +162,7 @@ void rlk_watch_end(rowlock_client *client)
     atomic_store(&client->watch.stop, 1);
     rlk_watch_wake(client);
     if (client->watch.keeper.is_running)
-        pthread_join(client->watch.keeper.thread, NULL);
+        rlk_thread_join(client->watch.keeper.thread, RLK_NEVER);
     if (client->watch.teller.is_running)
-        pthread_join(client->watch.teller.thread, NULL);
+        rlk_thread_join(client->watch.teller.thread, RLK_NEVER);
 }

@@ -104,6 +104,7 @@ run --ttl=-5s a -- touch "$marker"|'-5s' is not a duration
 run --ttl soon a -- touch "$marker"|'soon' is not a duration
 run --ttl '' a -- touch "$marker"|'' is not a duration
 run --ttl 5x a -- touch "$marker"|'5x' is not a duration
+run --ttl 213503983d a -- touch "$marker"|'213503983d' is not a duration
 run --ttl 5m1h a -- touch "$marker"|'5m1h' is not a duration
 run --ttl 5s5s a -- touch "$marker"|'5s5s' is not a duration
 run --ttl 1h30 a -- touch "$marker"|'1h30' is not a duration

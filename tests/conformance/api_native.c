@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Locks in transactions of the application's, on its own connections. */
+#include <stdio.h>
+
 #include "conformance.h"
 
 static void test_native_lock_and_writes_stand_or_fall_together(void **state)
@@ -169,6 +171,39 @@ static void test_native_lock_of_the_same_name_again_is_granted(void **state)
     assert_int_equal(row_of(f, "lock").fence, second);
 }
 
+/* A savepoint of the driver's that is still there could be released. */
+static void test_native_lock_and_guard_leave_no_savepoint_behind(void **state)
+{
+    static const char *const ours[] = {"rowlock_call", "rowlock_step", "rowlock_tx"};
+    struct fixture *f = *state;
+    rowlock_client *client = client_open(f);
+    rowlock_lock *lock = hold(f, client, "leased");
+    grant_released(f, "lock", "ann");
+    grant(f, "held", "ann");
+    for (size_t i = 0; i < 4 * COUNT(ours); i++) {
+        char sql[64];
+        void *session = session_open(f);
+        switch (i / COUNT(ours)) {
+        case 0:
+            expect_ok(lock_in(f, client, session, "lock", 0, NULL), &f->err);
+            break;
+        case 1:
+            expect_status(ROWLOCK_BUSY, lock_in(f, client, session, "held", 0, NULL), &f->err);
+            break;
+        case 2:
+            expect_status(ROWLOCK_TIMEOUT, lock_in(f, client, session, "held", 60, NULL), &f->err);
+            break;
+        default:
+            expect_ok(guard_in(f, lock, session), &f->err);
+        }
+        snprintf(sql, sizeof(sql), "RELEASE SAVEPOINT %s", ours[i % COUNT(ours)]);
+        assert_int_not_equal(f->backend->kind->sql_run(session, sql, NULL, 0), 0);
+        sql_in(f, session, "ROLLBACK");
+        sql_end(f, session);
+    }
+    let_go(f, &lock);
+}
+
 static void test_native_lock_is_undone_with_the_applications_savepoint(void **state)
 {
     struct fixture *f = *state;
@@ -235,6 +270,7 @@ static const struct test_case cases[] = {
     CASE_IF(test_native_lock_of_an_absent_name_in_every_mood, TX),
     CASE_IF(test_native_locks_add_up_in_one_transaction, TX),
     CASE_IF(test_native_lock_of_the_same_name_again_is_granted, TX),
+    CASE_IF(test_native_lock_and_guard_leave_no_savepoint_behind, TX),
     CASE_IF(test_native_lock_is_undone_with_the_applications_savepoint, TX),
     CASE_IF(test_native_lock_of_an_old_snapshot_is_retryable, TX | BACKEND_SNAPSHOT),
     CASE_IF(test_native_lock_on_a_killed_connection_is_econnect, TX | BACKEND_KILL),

@@ -78,6 +78,7 @@ extern const struct suite queue_look_suite, queue_list_suite, queue_heard_suite,
 extern const struct suite queue_wait_suite, queue_marked_suite, queue_chain_suite;
 extern const struct suite exchange_suite, exchange_twin_suite, exchange_beside_suite;
 extern const struct suite exchange_hand_suite, clock_back_suite, floor_suite, late_suite;
+extern const struct suite future_suite, between_suite, changed_suite;
 
 /* ---- fixture --------------------------------------------------------------------------------- */
 

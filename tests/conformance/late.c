@@ -4,7 +4,7 @@
  * and gone on since. Its attempts say so: they begin alike, and the row has a larger one. */
 #include <string.h>
 
-#include "conformance.h"
+#include "queue.h"
 
 /* The `number`-th call of a client. */
 static void set_attempt(rowlock_op *op, uint8_t client, uint8_t number)
@@ -125,6 +125,39 @@ static void test_late_acquire_does_not_count_in_a_tenure(void **state)
     assert_int_equal(row_of(f, "lock").fence, op.fence);
 }
 
+/* The owner was served, gave the lock back and has it again. */
+static void test_late_turn_does_not_count_in_a_tenure(void **state)
+{
+    struct fixture *f = *state;
+    rowlock_op held = grant(f, "lock", "bob");
+    rowlock_op op = queue_up_for(f, "lock", "ann", LONG_US), late;
+    set_attempt(&op, 1, 5);
+    late = op;
+    give_back(f, f->conn, &held);
+    expect_ok(try_turn(f, f->conn, &op, 0), NULL);
+    rowlock_op back = release_by(&op, 1, 6), again = op_by("lock", "ann", 1, 7);
+    expect_ok(try_release(f, f->conn, &back), NULL);
+    expect_ok(try_acquire(f, f->conn, &again), NULL);
+    expect_status(ROWLOCK_LOST, try_turn(f, another(f), &late, 0), NULL);
+    assert_int_equal(row_of(f, "lock").hold_count, 1);
+    assert_int_equal(row_of(f, "lock").fence, again.fence);
+}
+
+/* Another thread of the owner's was faster: the waiter enters the tenure with a new attempt. */
+static void test_turn_in_a_tenure_of_a_later_attempt_asks_anew(void **state)
+{
+    struct fixture *f = *state;
+    rowlock_op op = queue_up_for(f, "lock", "ann", LONG_US), first = op_by("lock", "ann", 1, 7);
+    first.barge = 1;
+    expect_ok(try_acquire(f, f->conn, &first), NULL);
+    set_attempt(&op, 1, 5);
+    expect_status(ROWLOCK_LOST, try_turn(f, f->conn, &op, 0), NULL);
+    set_attempt(&op, 1, 8);
+    expect_ok(try_turn(f, f->conn, &op, 0), NULL);
+    assert_int_equal(op.hold_count, 2);
+    assert_int_equal(op.fence, first.fence);
+}
+
 static void test_what_is_not_late_takes_a_released_lock(void **state)
 {
     struct fixture *f = *state;
@@ -159,6 +192,8 @@ static const struct test_case cases[] = {
     CASE_IF(test_late_acquire_of_all_takes_none, BACKEND_SERVER),
     CASE_IF(test_late_exchange_does_not_take_a_released_lock, BACKEND_SERVER | BACKEND_EXCHANGE),
     CASE_IF(test_late_acquire_does_not_count_in_a_tenure, BACKEND_SERVER),
+    CASE_IF(test_late_turn_does_not_count_in_a_tenure, BACKEND_SERVER | BACKEND_TICKETS),
+    CASE_IF(test_turn_in_a_tenure_of_a_later_attempt_asks_anew, BACKEND_SERVER | BACKEND_TICKETS),
     CASE(test_what_is_not_late_takes_a_released_lock),
     CASE(test_repeated_acquire_is_not_late),
 };

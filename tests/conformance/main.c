@@ -21,7 +21,8 @@ static const struct suite *const suites[] = {
     &api_guard_suite,   &native_input_suite,  &api_combine_suite,   &after_free_suite,
     &exchange_suite,    &exchange_twin_suite, &exchange_hand_suite, &exchange_beside_suite,
     &queue_heard_suite, &queue_again_suite,   &queue_wait_suite,    &queue_marked_suite,
-    &queue_chain_suite, &clock_back_suite,    &floor_suite,         &late_suite};
+    &queue_chain_suite, &clock_back_suite,    &floor_suite,         &late_suite,
+    &future_suite,      &between_suite,       &changed_suite};
 
 static size_t part, parts = 1;
 

@@ -475,6 +475,60 @@ static void test_callbacks_may_ask_themselves(void **state)
     assert_int_equal(atomic_load(&failed_back), 0);
 }
 
+/* ---- late ones in a shared request ---- */
+
+static const char *late_name;
+static enum fake_fault late_fault; /* of the request that asks for it with a new attempt */
+
+/* The row has a later attempt of the same owner and client, as that of a faster thread. */
+static void make_late(rlk_kind kind, rowlock_op *ops, size_t n, int is_done)
+{
+    if (kind != RLK_ACQUIRE || n == 1 || late_name == NULL)
+        return;
+    if (is_done) {
+        late_name = NULL;
+        fake_plan(1, late_fault, late_fault == FAKE_NO_CONNECTION);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(ops[i].name, late_name) == 0)
+            rlk_new_attempt(fake_find(late_name)->attempt, client);
+    }
+}
+
+/* The others of the request have been granted by then. */
+static void test_late_one_that_cannot_be_asked_for_again_leaves_the_others_unknown(void **state)
+{
+    (void)state;
+    assert_status(OK, ask_acquire(&askers[2]));
+    assert_status(OK, ask_release(&askers[2]));
+    late_name = askers[2].name;
+    late_fault = FAKE_NO_CONNECTION;
+    on_request = make_late;
+    ask_together(ask_acquire, 4);
+    fake_plan(0, FAKE_NONE, 0);
+    assert_null(late_name);
+    assert_true(fake_is_live(askers[1].name));
+    assert_int_equal(askers[1].status, ROWLOCK_EUNKNOWN);
+    assert_false(fake_is_live(askers[2].name));
+}
+
+/* It goes on alone, with the attempt that may have been granted. */
+static void test_late_one_whose_answer_is_lost_counts_once(void **state)
+{
+    (void)state;
+    assert_status(OK, ask_acquire(&askers[2]));
+    assert_status(OK, ask_release(&askers[2]));
+    late_name = askers[2].name;
+    late_fault = FAKE_CUT_AFTER;
+    on_request = make_late;
+    ask_together(ask_acquire, 4);
+    assert_null(late_name);
+    expect_ok(4);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(fake_find(askers[i].name)->hold_count, 1);
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, scene_tear_down)
 
 int main(void)
@@ -495,6 +549,8 @@ int main(void)
         CASE(test_without_memory_each_goes_alone),
         CASE(test_one_connection_is_enough),
         CASE(test_callbacks_may_ask_themselves),
+        CASE(test_late_one_that_cannot_be_asked_for_again_leaves_the_others_unknown),
+        CASE(test_late_one_whose_answer_is_lost_counts_once),
     };
 
     return cmocka_run_group_tests_name("core/combine_edge", tests, NULL, NULL);

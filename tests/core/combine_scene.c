@@ -160,12 +160,14 @@ static int is_sorted(const rowlock_op *ops, size_t n)
 }
 
 /* Notes it, and stands at the gate if it is shut. */
-static void come_in(rlk_kind kind, const rowlock_op *ops, size_t n, size_t releases)
+static void come_in(rlk_kind kind, const rowlock_op *ops, size_t n, size_t releases,
+                    uint32_t timeout_ms)
 {
     pthread_mutex_lock(&mutex);
     if (request_count < MOST_REQUESTS)
         requests[request_count++] = (struct request){
-            kind, n, releases, is_sorted(ops, releases) && is_sorted(ops + releases, n - releases)};
+            kind, n, releases, is_sorted(ops, releases) && is_sorted(ops + releases, n - releases),
+            timeout_ms};
     if (to_hold > 0) {
         int number = came++;
 
@@ -205,7 +207,7 @@ static int serve(rlk_kind kind, void *conn, rowlock_op *ops, size_t n, int all, 
     enum fake_fault fault = FAKE_NONE, later = FAKE_NONE;
     int rc;
 
-    come_in(kind, ops, n, 0);
+    come_in(kind, ops, n, 0, timeout_ms);
     if (on_request != NULL)
         on_request(kind, ops, n, 0);
     if (n > 1)
@@ -264,7 +266,7 @@ static int scene_exchange(void *conn, rowlock_op *releases, size_t n, rowlock_op
     int rc;
 
     assert_ptr_equal(acquires, releases + n);
-    come_in(RLK_ACQUIRE, releases, n + m, n);
+    come_in(RLK_ACQUIRE, releases, n + m, n, timeout_ms);
     fault = planned(&later);
     rc = answer_half(RLK_RELEASE, conn, releases, n, timeout_ms, err);
     if (fault != FAKE_NONE)

@@ -34,6 +34,7 @@ struct request {
     rlk_kind kind;      /* of the last operation */
     size_t n, releases; /* so many of them, in one with acquires */
     int is_sorted;      /* and no name is twice in a half of it */
+    uint32_t timeout_ms;
 };
 
 extern rowlock_client *client;

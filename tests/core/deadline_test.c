@@ -2,6 +2,8 @@
  *
  * One deadline for each call: whichever request of it hangs, and goes on hanging on each new
  * connection, the call returns in time. A slot that hangs takes all the time it is given. */
+#include <limits.h>
+
 #include "core_test.h"
 
 #include "core.h"
@@ -31,11 +33,13 @@ static rowlock_driver fake;
 static rowlock_client *client, *other;
 static rowlock_lock *held, *theirs;
 static enum slot hanging;
-static int reached;
+static int reached, most_hangs; /* after so many the slot works again */
+static int64_t open_takes_us;
+static uint32_t least_ms; /* that an acquire was given */
 
 static int hang(enum slot slot, int64_t ms, rowlock_error *err)
 {
-    if (slot != hanging && hanging != SLOTS)
+    if ((slot != hanging && hanging != SLOTS) || reached >= most_hangs)
         return 0;
     reached++;
     fake_clock_advance_us(ms * MS);
@@ -46,6 +50,7 @@ static int hang(enum slot slot, int64_t ms, rowlock_error *err)
 static int hang_open(void *conn, const rowlock_config *config, uint32_t timeout_ms,
                      rowlock_error *err)
 {
+    fake_clock_advance_us(open_takes_us);
     return hang(OPEN, timeout_ms, err) ? ROWLOCK_ECONNECT
                                        : fake.open(conn, config, timeout_ms, err);
 }
@@ -53,6 +58,8 @@ static int hang_open(void *conn, const rowlock_config *config, uint32_t timeout_
 static int hang_acquire(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
                         rowlock_error *err)
 {
+    if (timeout_ms < least_ms)
+        least_ms = timeout_ms;
     return hang(ACQUIRE, timeout_ms, err) ? ROWLOCK_EUNKNOWN
                                           : fake.acquire(conn, ops, n, all, timeout_ms, err);
 }
@@ -141,6 +148,8 @@ static int set_up(void **state)
     driver.prepare = hang_prepare;
     driver.lock = hang_lock;
     hanging = NOTHING;
+    most_hangs = INT_MAX;
+    open_takes_us = 0;
     assert_status(OK, rowlock_open(&client, &driver, "fake", NULL, NULL));
     client->watch.is_by_hand = 1;
     other = open_client();
@@ -243,6 +252,42 @@ static void test_short_wait_leaves_time_for_an_answer(void **state)
     fake_slow(0, 0);
 }
 
+static void lose_connections(void)
+{
+    rlk_pool_close_idle(client);
+}
+
+/* The second connection takes all the time that there is: nothing more is sent. */
+static void test_lock_that_was_seen_held_is_a_timeout(void **state)
+{
+    (void)state;
+    theirs = hold(other, "b", 600000, "them");
+    assert_status(BUSY, try_acquire(0, 0)); /* opens the first connection */
+    open_takes_us = 400 * MS;
+    assert_status(TIMEOUT, try_acquire(200, 0));
+    fake_clock_on_sleep(lose_connections);
+    assert_status(TIMEOUT, try_acquire(200, 1));
+    fake_clock_on_sleep(NULL);
+    rlk_pool_close_idle(client);
+    assert_status(ECONNECT, try_acquire(200, 0)); /* not seen */
+    open_takes_us = 0;
+}
+
+/* With less it would be unknown what has become of it. And the wait lasts as long as it was to. */
+static void test_no_try_has_too_little_time(void **state)
+{
+    (void)state;
+    theirs = hold(other, "b", 600000, "them");
+    for (int64_t wait_ms = 150; wait_ms < 500; wait_ms += 5) {
+        int64_t start = begin(NOTHING);
+
+        least_ms = UINT32_MAX;
+        assert_status(TIMEOUT, try_acquire(wait_ms, 1));
+        assert_true(least_ms >= 50);
+        assert_true(rlk_clock_us() - start >= wait_ms * MS);
+    }
+}
+
 /* ---- what is held ---- */
 
 static void hold_after_a_wait(void)
@@ -276,6 +321,32 @@ static void test_release_returns_in_time(void **state)
             fake_find("a")->expire_time = 0;
         }
     }
+}
+
+/* The connection that it waited on is stuck, and no other one is. */
+static void test_stuck_bell_leaves_time_for_another_connection(void **state)
+{
+    int64_t start;
+
+    (void)state;
+    hold_after_a_wait();
+    start = begin(RELEASE);
+    most_hangs = 1;
+    assert_status(OK, rowlock_release(&held, NULL));
+    assert_int_equal(reached, 1);
+    expect_in_time("release on a bell that is stuck", RELEASE, start, CALL_MS);
+    assert_false(fake_is_live("a"));
+}
+
+/* The connection came too late for it: certainly nothing was done. */
+static void test_request_without_time_is_not_sent(void **state)
+{
+    (void)state;
+    begin(ACQUIRE);
+    open_takes_us = 300 * MS;
+    rlk_pool_close_idle(client);
+    assert_status(ECONNECT, try_acquire(200, 1));
+    assert_int_equal(reached, 0);
 }
 
 static void test_renew_and_force_return_in_time(void **state)
@@ -330,7 +401,11 @@ int main(void)
         CASE(test_acquire_returns_in_time),
         CASE(test_acquire_that_does_not_wait_has_the_timeout_of_a_call),
         CASE(test_short_wait_leaves_time_for_an_answer),
+        CASE(test_no_try_has_too_little_time),
+        CASE(test_lock_that_was_seen_held_is_a_timeout),
         CASE(test_release_returns_in_time),
+        CASE(test_stuck_bell_leaves_time_for_another_connection),
+        CASE(test_request_without_time_is_not_sent),
         CASE(test_renew_and_force_return_in_time),
         CASE(test_transaction_begins_in_time),
     };

@@ -3,6 +3,9 @@
  * From thread to thread: who releases a lock gives it to the front of its client's line in one
  * request, on a driver that can be held up in the middle of it. The clock stands still unless a
  * case moves it. */
+#include <stdio.h>
+
+#include "fake_tx.h"
 #include "hand_scene.h"
 
 #include "fake_queue.h"
@@ -149,6 +152,24 @@ static void test_long_hold_is_waited_for_in_the_database(void **state)
     expect_held_by(&comers[0], fence);
     assert_int_equal(exchanges, 0);
     assert_int_equal(scene_counters().queued, 1);
+}
+
+/* The thread that had it has lost it, and has not noticed: another process has it now. */
+static void test_lock_of_another_process_is_waited_for_in_the_database(void **state)
+{
+    fake_row *row = fake_find("a");
+
+    (void)state;
+    fake_clock_advance_us(2 * TTL_MS * MS);
+    snprintf(row->owner, sizeof row->owner, "outsider");
+    row->fence++;
+    row->expire_time = fake_now() + TTL_MS * MS;
+    come(&comers[0]);
+    await(&enqueued, 1);
+    row->expire_time = fake_now();
+    let_time_pass(&comers[0], 10 * MS);
+    expect_held_by(&comers[0], 0);
+    assert_int_equal(exchanges, 0);
 }
 
 static void test_driver_without_exchange_gives_a_ticket_at_once(void **state)
@@ -310,6 +331,7 @@ int main(void)
         CASE(test_bell_goes_with_the_hold),
         CASE(test_others_who_wait_in_the_database_come_first),
         CASE(test_long_hold_is_waited_for_in_the_database),
+        CASE(test_lock_of_another_process_is_waited_for_in_the_database),
         CASE(test_driver_without_exchange_gives_a_ticket_at_once),
         CASE(test_first_of_two_holds_is_not_given_on),
         CASE(test_guarded_hold_is_not_given_on),

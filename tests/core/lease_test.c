@@ -391,6 +391,24 @@ static void test_a_step_of_the_clock_lengthens_no_lease(void **state)
     rowlock_close(&client);
 }
 
+/* The old handles have not asked since, and would believe that they hold what is another grant's.
+ */
+static void test_grant_after_a_forced_release_ends_the_old_handles(void **state)
+{
+    rowlock_client *client = open_client();
+    rowlock_lock *old = hold(client, "a", 0, "me"), *new;
+
+    (void)state;
+    assert_status(OK, rowlock_force_release(client, "a", NULL, NULL));
+    new = hold(client, "a", 0, "me");
+    assert_true(rowlock_fence(new) > rowlock_fence(old));
+    assert_status(LOST, rowlock_check(old));
+    assert_status(LOST, rowlock_release(&old, NULL));
+    assert_status(OK, rowlock_check(new));
+    assert_status(OK, rowlock_release(&new, NULL));
+    rowlock_close(&client);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -406,6 +424,7 @@ int main(void)
         cmocka_unit_test_setup(test_reentry_counts_and_shares_the_tenure, fresh),
         cmocka_unit_test_setup(test_reentry_with_a_shorter_ttl_does_not_shorten, fresh),
         cmocka_unit_test_setup(test_new_tenure_of_the_same_owner_ends_the_old_handles, fresh),
+        cmocka_unit_test_setup(test_grant_after_a_forced_release_ends_the_old_handles, fresh),
         cmocka_unit_test_setup(test_renew_of_a_row_that_a_transaction_locks_is_busy_not_lost,
                                fresh),
         cmocka_unit_test_setup(test_renew_asks_again_for_a_row_that_is_locked_for_a_moment, fresh),

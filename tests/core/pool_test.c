@@ -17,7 +17,7 @@ enum { THREADS = 16, MOST = 5, LONGEST_MS = 60000 };
 static rowlock_client *client;
 static rowlock_lock *held;
 static int limit;
-static atomic_int listing, gate, started;
+static atomic_int listing, gate, started, order; /* order: of who was served last */
 static int answer;
 static pthread_t tester;
 
@@ -219,6 +219,86 @@ static void test_listing_threads_leave_a_connection_to_renewals_and_releases(voi
     assert_true(fake_most_connections() <= MOST);
 }
 
+/* ---- one connection for all ---- */
+
+enum { ROUNDS = 30 };
+
+static int release_turn, list_turn;
+
+static int noting_release(void *conn, rowlock_op *ops, size_t n, uint32_t timeout_ms,
+                          rowlock_error *err)
+{
+    release_turn = atomic_fetch_add(&order, 1);
+    return fake_driver()->release(conn, ops, n, timeout_ms, err);
+}
+
+static int noting_list(void *conn, const rowlock_list_query *query, rowlock_row_fn fn,
+                       void *payload, uint32_t timeout_ms, rowlock_error *err)
+{
+    list_turn = atomic_fetch_add(&order, 1);
+    return slow_list(conn, query, fn, payload, timeout_ms, err);
+}
+
+static void *release(void *unused)
+{
+    (void)unused;
+    release_held();
+    return NULL;
+}
+
+static uint32_t keep_waiting(void)
+{
+    uint32_t n;
+
+    rlk_mutex_lock(&client->mutex);
+    n = client->keep_waiting;
+    rlk_mutex_unlock(&client->mutex);
+    return n;
+}
+
+static void open_with_one(void)
+{
+    rowlock_driver driver = *fake_queue_driver();
+    rowlock_options options = ROWLOCK_OPTIONS_INIT;
+
+    rowlock_close(&client);
+    driver.list = noting_list;
+    driver.release = noting_release;
+    options.max_connections = 1;
+    assert_status(OK, rowlock_open(&client, &driver, "fake", &options, NULL));
+}
+
+/* One lists, another one waits to list, and then somebody to release: that one comes next. */
+static void test_where_there_is_one_connection_a_release_comes_first(void **state)
+{
+    pthread_t listers[2], releaser;
+    int results[2];
+
+    (void)state;
+    open_with_one();
+    fake_clock_freeze();
+    for (int round = 0; round < ROUNDS; round++) {
+        atomic_store(&gate, 0);
+        atomic_store(&started, 0);
+        atomic_store(&order, 0);
+        held = hold(client, "a", 60000, "me");
+        assert_int_equal(pthread_create(&listers[0], NULL, list, &results[0]), 0);
+        await(&listing, 1);
+        assert_int_equal(pthread_create(&listers[1], NULL, list, &results[1]), 0);
+        await(&started, 2);
+        assert_int_equal(pthread_create(&releaser, NULL, release, NULL), 0);
+        for (int ms = 0; keep_waiting() == 0 && ms < LONGEST_MS; ms++)
+            poll(NULL, 0, 1);
+        atomic_store(&gate, 1);
+        pthread_join(listers[0], NULL);
+        pthread_join(listers[1], NULL);
+        pthread_join(releaser, NULL);
+        assert_int_equal(answer, ROWLOCK_OK);
+        assert_int_equal(release_turn, 1);
+        assert_int_equal(list_turn, 2);
+    }
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -229,6 +309,7 @@ int main(void)
         CASE(test_waiter_leaves_a_connection_to_its_own_renewals),
         CASE(test_call_leaves_the_last_connection),
         CASE(test_listing_threads_leave_a_connection_to_renewals_and_releases),
+        CASE(test_where_there_is_one_connection_a_release_comes_first),
     };
 
     return cmocka_run_group_tests_name("core/pool", tests, NULL, NULL);

@@ -87,6 +87,26 @@ static void test_bell_wakes_the_waiter(void **state)
     assert_false(fake_is_live("a"));
 }
 
+/* The next one waits for it until the last hold is given back. */
+static void test_bell_stays_until_the_last_hold_is_given_back(void **state)
+{
+    rowlock_lock *outer = NULL, *inner = NULL;
+    uint64_t ticket;
+
+    (void)state;
+    hold_outside("a", 60000);
+    fake_on_turn(release_outside);
+    assert_status(OK, wait_for(&outer, "a", ROWLOCK_FOREVER, NULL));
+    ticket = fake_find("a")->ticket;
+    assert_status(OK, wait_for(&inner, "a", 0, NULL));
+    assert_status(OK, rowlock_release(&inner, NULL));
+    assert_true(fake_has_bell(ticket));
+    assert_int_equal(client->connections[RLK_USE_WAIT], 1);
+    assert_status(OK, rowlock_release(&outer, NULL));
+    assert_false(fake_has_bell(ticket));
+    assert_int_equal(client->connections[RLK_USE_WAIT], 0);
+}
+
 static void unlock_soon(void)
 {
     if (++turns == 5)
@@ -525,6 +545,24 @@ static void test_waiter_that_re_enters_leaves_the_queue(void **state)
     assert_false(fake_is_live("a"));
 }
 
+/* Its tenure has made room for a later one of the same owner. */
+static void test_a_bell_that_is_left_goes_with_its_handle(void **state)
+{
+    rowlock_lock *lost = NULL, *lock = NULL;
+
+    (void)state;
+    hold_outside("a", 1500);
+    assert_status(OK, wait_for(&lost, "a", ROWLOCK_FOREVER, NULL));
+    assert_non_null(lost->tenure->bell);
+    fake_clock_advance_us(60000 * MS);
+    assert_status(OK, wait_for(&lock, "a", 0, NULL));
+    rowlock_release(&holder, NULL);
+    rowlock_close(&client);
+    assert_status(ECLOSED, rowlock_release(&lost, NULL));
+    assert_status(ECLOSED, rowlock_release(&lock, NULL));
+    assert_int_equal(fake_connections(), 0);
+}
+
 #define case_of(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -532,6 +570,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         case_of(test_free_lock_takes_no_ticket),
         case_of(test_bell_wakes_the_waiter),
+        case_of(test_bell_stays_until_the_last_hold_is_given_back),
         case_of(test_re_entry_into_a_row_that_is_locked_takes_no_ticket),
         case_of(test_re_entry_that_comes_too_late_stands_in_line),
         case_of(test_connection_of_the_bell_is_used_again),
@@ -554,6 +593,7 @@ int main(void)
         case_of(test_dead_ticket_is_passed_over),
         case_of(test_many_wait_under_one_ticket),
         case_of(test_waiter_that_re_enters_leaves_the_queue),
+        case_of(test_a_bell_that_is_left_goes_with_its_handle),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -259,6 +259,22 @@ static void test_many_remnants_go_in_any_order(void **state)
     assert_true(client->tenures.count <= 3);
 }
 
+/* The answers are lost, the lease is longer all the same. */
+static void test_a_renewal_of_unknown_outcome_is_remembered(void **state)
+{
+    rowlock_lock *lock = hold(client, "a", 10000, "x"), *again = NULL;
+
+    (void)state;
+    fake_plan(1, FAKE_CUT_AFTER, 1);
+    assert_status(EUNKNOWN, rowlock_renew(lock, 60000, NULL));
+    fake_plan(0, FAKE_NONE, 0);
+    fake_clock_advance_us(20000 * MS);
+    assert_status(LOST, rowlock_release(&lock, NULL));
+    assert_true(fake_is_live("a"));
+    assert_status(BUSY, try_again(&again, "a", 0, NULL));
+    assert_int_equal(fake_find("a")->hold_count, 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
 
 int main(void)
@@ -271,6 +287,7 @@ int main(void)
         TEST(a_wait_that_is_too_short_says_who_is_in_the_way),
         TEST(several_names_wait_for_the_one),
         TEST(a_late_renewal_is_a_remnant_too),
+        TEST(a_renewal_of_unknown_outcome_is_remembered),
         TEST(what_was_lost_meanwhile_is_not_re_entered),
         TEST(what_was_lost_meanwhile_is_waited_for),
         TEST(a_database_that_does_not_answer_is_no_grant),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Faults at every call: what is repeated is not done twice, and unknown is never yes. */
+#include "core.h"
 #include "core_test.h"
 
 static const enum fake_fault passing[] = {FAKE_NO_CONNECTION, FAKE_CUT_BEFORE, FAKE_CUT_AFTER,
@@ -365,6 +366,36 @@ static void test_many_that_are_taken_for_late_ask_anew(void **state)
     rowlock_close(&client);
 }
 
+/* The first answer grants one and takes the other for late; there is no second answer. */
+static int grant_one_then_break(void *conn, rowlock_op *ops, size_t n, int all, uint32_t timeout_ms,
+                                rowlock_error *err)
+{
+    (void)conn;
+    (void)all;
+    (void)timeout_ms;
+    assert_int_equal(2, n);
+    if (ops[0].status == ROWLOCK_OK) {
+        *err = (rowlock_error){.status = ROWLOCK_ECONNECT};
+        return ROWLOCK_ECONNECT;
+    }
+    ops[0].status = ROWLOCK_OK;
+    ops[1].status = ROWLOCK_LOST;
+    return ROWLOCK_OK;
+}
+
+static void test_grant_beside_a_late_one_is_unknown_if_that_fails(void **state)
+{
+    rowlock_op ops[2] = {{.status = ROWLOCK_BUSY}, {.status = ROWLOCK_BUSY}};
+    rowlock_client *client = open_client();
+    rowlock_error err;
+
+    (void)state;
+    client->driver.acquire = grant_one_then_break;
+    assert_int_equal(ROWLOCK_EUNKNOWN, rlk_send_acquire(client, NULL, ops, 2, 0, 1000, &err));
+    assert_int_equal(ROWLOCK_EUNKNOWN, err.status);
+    rowlock_close(&client);
+}
+
 /* Of two attempts of a client the later one is larger. */
 static void test_attempts_rise(void **state)
 {
@@ -402,6 +433,7 @@ int main(void)
         cmocka_unit_test_setup(test_migrate_survives_faults_and_others, fresh),
         cmocka_unit_test_setup(test_acquire_that_is_taken_for_late_asks_anew, fresh),
         cmocka_unit_test_setup(test_many_that_are_taken_for_late_ask_anew, fresh),
+        cmocka_unit_test_setup(test_grant_beside_a_late_one_is_unknown_if_that_fails, fresh),
         cmocka_unit_test_setup(test_attempts_rise, fresh),
     };
 

@@ -237,6 +237,31 @@ static void test_each_handle_is_told_once(void **state)
     assert_int_equal(COUNTER(lost), 1); /* one tenure */
 }
 
+/* Both are lost at once, and whoever is told first releases the other. */
+static void release_other(rowlock_lock *lock, int loss, void *payload)
+{
+    (void)payload;
+    on_lost(lock, loss, &told);
+    if (lock == held)
+        rowlock_release(&second, NULL);
+    else
+        rowlock_release(&held, NULL);
+}
+
+static void test_a_handle_that_is_released_meanwhile_is_not_told(void **state)
+{
+    rowlock_acquire_options options = renewing(1000);
+
+    (void)state;
+    options.renew = 0;
+    options.on_lost = release_other;
+    held = take("a", &options);
+    second = take("b", &options);
+    run_for(3000);
+    assert_int_equal(told, 1);
+    assert_true((held == NULL) != (second == NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +276,7 @@ int main(void)
         TEST(all_descriptors_are_readable_before_the_first_callback),
         TEST(a_later_descriptor_of_a_lost_lock_is_readable),
         TEST(each_handle_is_told_once),
+        TEST(a_handle_that_is_released_meanwhile_is_not_told),
     };
 
     return cmocka_run_group_tests_name("core/watch_loss", tests, NULL, NULL);

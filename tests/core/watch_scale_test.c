@@ -76,7 +76,7 @@ static int is_awake(const rlk_worker *worker)
 {
     uint64_t wakes;
 
-    return read(worker->wake_fd, &wakes, sizeof wakes) == sizeof wakes;
+    return read(worker->sleeper.wake_fd, &wakes, sizeof wakes) == sizeof wakes;
 }
 
 /* As if the threads slept until then. */

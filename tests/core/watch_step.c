@@ -104,7 +104,7 @@ int is_woken(void)
 {
     uint64_t wakes;
 
-    return read(client->watch.teller.wake_fd, &wakes, sizeof wakes) == sizeof wakes;
+    return read(client->watch.teller.sleeper.wake_fd, &wakes, sizeof wakes) == sizeof wakes;
 }
 
 uint64_t counter_at(size_t offset)

@@ -59,7 +59,9 @@ static int take(struct player *p, rowlock_lock **out, int64_t ttl_ms, int64_t wa
     options.ttl_ms = ttl_ms;
     options.wait_ms = wait_ms;
     status = rowlock_acquire(out, p->client, p->name, &options, &err);
-    if (status != ROWLOCK_OK && status != ROWLOCK_TIMEOUT)
+    /* A short one may have too little time, on a machine that has much else to do. */
+    if (status != ROWLOCK_OK && status != ROWLOCK_TIMEOUT &&
+        (wait_ms == PATIENCE_MS || !err.retryable))
         complain(p, "acquire", status, err.message);
     return status;
 }
@@ -245,13 +247,13 @@ static int stop_holder(struct player *p)
     return 0;
 }
 
-static void force(struct player *p)
+static void force(struct player *p, uint64_t fence)
 {
     rowlock_force_options options = ROWLOCK_FORCE_OPTIONS_INIT;
     rowlock_error err;
     int status;
 
-    options.fence = p->pair->fence;
+    options.fence = fence;
     status = rowlock_force_release(p->client, p->name, &options, &err);
     if (status != ROWLOCK_OK)
         complain(p, "force", status, err.message);
@@ -289,21 +291,24 @@ static void keep_once(struct player *p)
 {
     struct pair *pair = p->pair;
     rowlock_lock *lock = NULL;
-    int stopped, status;
+    int stopped, status, is_unknown;
 
     start_round(p);
     stopped = stop_holder(p);
     if (pair->plan == PLAN_FORCE)
-        force(p);
-    status = take(p, &lock, PATIENCE_MS, stopped ? pair->ttl_ms + 30 : PATIENCE_MS);
+        force(p, pair->fence);
+    status = take(p, &lock, PATIENCE_MS, stopped ? pair->ttl_ms + 100 : PATIENCE_MS);
     pair->taken += stopped && status == ROWLOCK_OK;
-    if (status == ROWLOCK_TIMEOUT) {
+    is_unknown = status == ROWLOCK_EUNKNOWN;
+    if (status != ROWLOCK_OK) {
         let_go_on(p);
         stopped = 0;
         status = take(p, &lock, PATIENCE_MS, PATIENCE_MS);
     }
     if (status == ROWLOCK_OK) {
         keep(p, lock, stopped);
+        if (is_unknown) /* there may be two holds */
+            force(p, rowlock_fence(lock));
         let_go(p, &lock);
     } else {
         complain(p, "the keeper was never granted the lock", status, "");

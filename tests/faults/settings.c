@@ -116,6 +116,36 @@ static void role_defaults(void **state)
     }
 }
 
+/* Rows are found by their key, whatever the planner may use otherwise. The numbers of a session are
+ * there when it has ended. */
+static void role_without_index_scans(void **state)
+{
+    static const char count[] = "SELECT seq_scan FROM pg_stat_all_tables "
+                                "WHERE relid = '{locks}'::regclass";
+    struct fault_batch batch;
+    rowlock_client *client;
+    char address[1024];
+    rowlock_error err;
+    long long before;
+
+    (void)state;
+    with_role(address, sizeof(address), "enable_indexscan = off");
+    fault_batch_init(&batch, "index");
+    before = fault_sql_number(count);
+    client = fault_open(address, NULL);
+    assert_status(ROWLOCK_OK,
+                  rowlock_acquire_many(batch.locks, client, batch.names, FAULT_BATCH, NULL, &err),
+                  &err);
+    for (int i = 0; i < FAULT_BATCH; i++)
+        fault_release(&batch.locks[i]);
+    rowlock_close(&client);
+    for (int i = 0; i < 5000 && fault_sql_number("SELECT count(*) FROM pg_stat_activity "
+                                                 "WHERE usename = '" ROLE "'") > 0;
+         i++)
+        process_sleep_ms(1);
+    assert_int_equal(before, fault_sql_number(count));
+}
+
 /* It ends the session, not the statement: a wait for a lock must not be a series of them. */
 static void role_transaction_timeout(void **state)
 {
@@ -285,6 +315,69 @@ static void global_defaults(void **state)
     assert_int_equal(1, absent);
 }
 
+static int restore_joins(void **state)
+{
+    char out[64];
+
+    (void)state;
+    return fault_sql_on(fault.backend.address, "SET GLOBAL optimizer_switch = DEFAULT", out,
+                        sizeof(out)) |
+           fault_sql_on(fault.backend.address,
+                        "SET /*M! GLOBAL join_cache_level = DEFAULT, */ "
+                        "GLOBAL max_sort_length = DEFAULT",
+                        out, sizeof(out));
+}
+
+enum { CALL_MS = 5000 };
+
+static rowlock_op op_of(const char *name, uint8_t number)
+{
+    rowlock_op op = {.name = name,
+                     .name_length = strlen(name),
+                     .owner = "settings",
+                     .note = "",
+                     .ttl_us = 60000000};
+
+    memset(op.attempt, number, sizeof op.attempt);
+    return op;
+}
+
+/* Of two that are released together one is locked: none is, and who asked is answered so. MariaDB
+ * passes over such a row where it fetches rows in batches. */
+static void batched_joins(void **state)
+{
+    const rowlock_driver *driver = fault.backend.kind->driver();
+    rowlock_config config = {
+        .size = sizeof config, .address = fault.backend.address, .prefix = fault.prefix};
+    void *conn = calloc(1, driver->conn_size), *session;
+    rowlock_op ops[] = {op_of("joins a", 1), op_of("joins b", 1)};
+    rowlock_error err;
+    char sql[256];
+
+    (void)state;
+    assert_non_null(conn);
+    fault_sql("SET /*M! GLOBAL join_cache_level = 8, */ "
+              "GLOBAL optimizer_switch = 'mrr=on,mrr_cost_based=off,mrr_sort_keys=on'");
+    assert_status(ROWLOCK_OK, driver->open(conn, &config, CALL_MS, &err), &err);
+    for (int i = 0; i < 2; i++)
+        assert_status(ROWLOCK_OK, driver->acquire(conn, &ops[i], 1, 0, CALL_MS, &err), &err);
+    session = fault.backend.kind->sql_open(fault.backend.address);
+    assert_non_null(session);
+    snprintf(sql, sizeof(sql), "SELECT 1 FROM %slocks WHERE name = 'joins b' FOR UPDATE",
+             fault.prefix);
+    assert_int_equal(0, fault.backend.kind->sql_run(session, "START TRANSACTION", NULL, 0));
+    assert_int_equal(0, fault.backend.kind->sql_run(session, sql, NULL, 0));
+    for (int i = 0; i < 2; i++)
+        memset(ops[i].attempt, 2, sizeof ops[i].attempt);
+    assert_status(ROWLOCK_EDRIVER, driver->release(conn, ops, 2, CALL_MS, &err), &err);
+    assert_int_equal(2, fault_sql_number("SELECT SUM(hold_count) FROM {locks} "
+                                         "WHERE name LIKE 'joins%'"));
+    fault.backend.kind->sql_close(session);
+    assert_status(ROWLOCK_OK, driver->release(conn, ops, 2, CALL_MS, &err), &err);
+    driver->close(conn);
+    free(conn);
+}
+
 /* A server that makes tables of another engine, whatever is asked for: such a table locks nothing.
  */
 static void other_engine(void **state)
@@ -336,12 +429,14 @@ int main(int argc, char **argv)
     const struct CMUnitTest postgresql[] = {
         cmocka_unit_test(standby),
         cmocka_unit_test_teardown(role_defaults, drop_role),
+        cmocka_unit_test_teardown(role_without_index_scans, drop_role),
         cmocka_unit_test_teardown(role_transaction_timeout, drop_role),
         cmocka_unit_test_teardown(role_read_only, drop_role),
     };
     const struct CMUnitTest mysql[] = {
         cmocka_unit_test_teardown(read_only_server, restore_globals),
         cmocka_unit_test_teardown(global_defaults, restore_globals),
+        cmocka_unit_test_teardown(batched_joins, restore_joins),
         cmocka_unit_test_teardown(other_engine, restore_engine),
     };
 

@@ -3,9 +3,11 @@
  * Tables and views that stand in for ours: a temporary table of the same name, which the server
  * prefers to the real one, in the application's session or in one that the application had in its
  * hands; the same name in another database; a view instead of a table. Two owners at once are
- * never the answer. */
+ * never the answer. And a table that is being renamed: the look at it is bounded. */
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "native.h"
 #include "refused.h"
@@ -176,6 +178,77 @@ static void view(void **state)
     }
 }
 
+/* Has the table of locks for itself, and waits for the other one until that is free or 20 s have
+ * passed: tables are locked in the order of their names. */
+static void *rename_both(void *payload)
+{
+    struct native *native = payload;
+
+    native_run(native, "SET lock_wait_timeout = 20");
+    native_run(native, "RENAME TABLE %slocks TO %sgone, zz_used TO zz_gone", fault.prefix,
+               fault.prefix);
+    return NULL;
+}
+
+/* The number of its session; 0: it never waited. */
+static long long find_renaming(void)
+{
+    long long id = 0;
+
+    for (int i = 0; i < 5000 && id == 0; i++) {
+        usleep(1000);
+        id =
+            fault_sql_number("SELECT COALESCE(MAX(id), 0) FROM information_schema.processlist "
+                             "WHERE info LIKE 'RENAME TABLE%' AND state LIKE 'Waiting for table%'");
+    }
+    return id;
+}
+
+static int is_maria(void)
+{
+    return fault_sql_number("SELECT VERSION() LIKE '%MariaDB%'") == 1;
+}
+
+static void renamed(void **state)
+{
+    rowlock_options options = ROWLOCK_OPTIONS_INIT;
+    struct native uses, renames, guards;
+    rowlock_client *hasty;
+    rowlock_lock *lock;
+    pthread_t thread;
+    long long renaming, waited;
+
+    (void)state;
+    if (!is_maria())
+        return; /* it cannot be bounded there */
+    options.call_timeout_ms = 300;
+    hasty = fault_open(fault.backend.address, &options);
+    lock = fault_acquire(hasty, name, 60000);
+    fault_sql("DROP TABLE IF EXISTS zz_used");
+    fault_sql("CREATE TABLE zz_used (a INT)");
+    assert_int_equal(0, native_open(&uses, fault.backend.address, 0));
+    assert_int_equal(0, native_open(&renames, fault.backend.address, 0));
+    assert_int_equal(0, native_open(&guards, fault.backend.address, 0));
+    assert_int_equal(0, native_run(&uses, "START TRANSACTION"));
+    assert_int_equal(0, native_run(&uses, "SELECT * FROM zz_used"));
+    assert_int_equal(0, native_run(&guards, "START TRANSACTION"));
+    assert_int_equal(0, pthread_create(&thread, NULL, rename_both, &renames));
+    renaming = find_renaming();
+    assert_int_not_equal(0, renaming);
+    waited = fault_sql_number("SELECT UNIX_TIMESTAMP()");
+    assert_int_not_equal(ROWLOCK_OK, native_guard(lock, &guards, &err));
+    waited = fault_sql_number("SELECT UNIX_TIMESTAMP()") - waited;
+    assert_int_equal(0, native_run(&guards, "KILL QUERY %lld", renaming));
+    assert_int_equal(0, pthread_join(thread, NULL));
+    assert_in_range(waited, 0, 10);
+    native_close(&guards);
+    native_close(&renames);
+    native_close(&uses);
+    fault_sql("DROP TABLE zz_used");
+    fault_release(&lock);
+    rowlock_close(&hasty);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest cases[] = {
@@ -185,6 +258,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(application_guards, set_up, tear_down),
         cmocka_unit_test_setup_teardown(in_own_transaction, set_up, tear_down),
         cmocka_unit_test_setup_teardown(view, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(renamed, set_up, tear_down),
     };
 
     return FAULT_MAIN(argc, argv, 0, cases);

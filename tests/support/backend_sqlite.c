@@ -121,7 +121,7 @@ static void *open_attached(const char *address)
 {
     char sql[1200];
     sqlite3 *db = sql_open(":memory:");
-    snprintf(sql, sizeof(sql), "ATTACH '%s' AS the_other", address);
+    snprintf(sql, sizeof(sql), "ATTACH '%s' AS \"the \"\"other\"", address);
     if (db != NULL)
         sql_run(db, sql, NULL, 0);
     return db;

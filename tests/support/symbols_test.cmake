@@ -8,7 +8,7 @@
 cmake_minimum_required(VERSION 3.21)
 
 set(never
-    exit _exit _Exit quick_exit abort __assert_fail atexit on_exit
+    exit _exit _Exit quick_exit abort __assert_fail on_exit
     printf vprintf fprintf vfprintf dprintf vdprintf puts fputs putchar putc fputc fwrite perror psignal
     __printf_chk __vprintf_chk __fprintf_chk __vfprintf_chk __dprintf_chk stdout stderr syslog
     err errx warn warnx error

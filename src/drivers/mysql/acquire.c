@@ -3,14 +3,6 @@
 
 #include "batch.h"
 
-static void set_holder(rowlock_op *op, const char *owner, size_t length)
-{
-    if (length > ROWLOCK_OWNER_MAX)
-        length = ROWLOCK_OWNER_MAX;
-    memcpy(op->holder, owner, length);
-    op->holder[length] = '\0';
-}
-
 void my_read_acquired(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsigned long *lengths)
 {
     int own = my_int(row[1]) != 0, mine = my_int(row[2]) != 0;
@@ -34,7 +26,7 @@ void my_read_acquired(my_conn *conn, rowlock_op *op, MYSQL_ROW row, const unsign
         return;
     }
     op->holder_fence = (uint64_t)my_int(row[3]);
-    set_holder(op, row[6], lengths[6]);
+    my_set_holder(op, row[6], lengths[6]);
     if (!own)
         op->status = ROWLOCK_BUSY;
 }

@@ -120,7 +120,17 @@ static int show_waiter(MYSQL_ROW row, const unsigned long *lengths, const my_vie
     return viewer->waiter(&shown, viewer->payload);
 }
 
-/* Shows a page's rows. 1: there may be another page. */
+/* Are the texts of a row there, and no longer than the tables allow? Nobody has to be ready for
+ * more. The third one is a note, or a holder, who need not be. */
+static int is_fit(MYSQL_ROW row, const unsigned long *lengths, const my_viewer *viewer)
+{
+    return row[0] != NULL && lengths[0] <= ROWLOCK_NAME_MAX && row[1] != NULL &&
+           lengths[1] <= ROWLOCK_OWNER_MAX &&
+           (viewer->waiter != NULL ? lengths[2] <= ROWLOCK_OWNER_MAX
+                                   : row[2] != NULL && lengths[2] <= ROWLOCK_NOTE_MAX);
+}
+
+/* Shows a page's rows. 1: there may be another page; -1: they make no sense. */
 static int show_page(my_cursor *cursor, MYSQL_RES *result, const my_viewer *viewer)
 {
     int full = mysql_num_rows(result) == LIST_PAGE, stop = 0;
@@ -129,6 +139,8 @@ static int show_page(my_cursor *cursor, MYSQL_RES *result, const my_viewer *view
     while (!stop && (row = mysql_fetch_row(result)) != NULL) {
         const unsigned long *lengths = mysql_fetch_lengths(result);
 
+        if (!is_fit(row, lengths, viewer))
+            return -1;
         my_bytes(&cursor->last, row[0], lengths[0]);
         if (viewer->waiter != NULL)
             my_number(&cursor->ticket, my_int(row[3]));
@@ -188,7 +200,9 @@ static int show(my_conn *conn, const rowlock_list_query *query, const my_viewer 
         status = add_page(conn, &cursor, query, viewer->waiter != NULL, err);
         if (status == ROWLOCK_OK)
             status = my_run(conn, deadline, &result, err);
-        more = status == ROWLOCK_OK && show_page(&cursor, result, viewer);
+        more = status == ROWLOCK_OK ? show_page(&cursor, result, viewer) : 0;
+        if (more < 0)
+            status = rlk_fail(err, ROWLOCK_EDRIVER, "the server's answer makes no sense");
         mysql_free_result(result);
     }
     rlk_text_free(&cursor.first);

@@ -71,6 +71,12 @@ static void read_release(rowlock_op *op, const my_told *told)
     op->status = ROWLOCK_OK;
 }
 
+/* The first statement was done, and the one behind it refused. */
+static int has_done(const my_conn *conn, int status)
+{
+    return status == ROWLOCK_EDRIVER && conn->told_count > 0 && conn->told[0].changed > 0;
+}
+
 int my_is_locked(int status, const rowlock_error *err)
 {
     enum { LOCK_TIMEOUT = 1205, LOCKED = 3572 };
@@ -236,6 +242,8 @@ int my_release_direct(my_conn *conn, rowlock_op *op, int looks, const char *bell
     if (bell != NULL)
         my_add(conn, SQL_RING, &bell, 1);
     status = my_run(conn, deadline, NULL, err);
+    if (!looks && has_done(conn, status))
+        return my_fail_partly(conn, err);
     if (status == ROWLOCK_OK)
         read_release(op, &conn->told[looks ? 2 : 0]);
     return status;
@@ -276,6 +284,8 @@ int my_hand_over(my_conn *conn, rowlock_op *release, rowlock_op *acquire, int64_
         my_add(conn, SQL_HAND_OVER_RING, &bell, 1);
     status = ring.failed ? rlk_fail_memory(err) : my_run(conn, deadline, NULL, err);
     rlk_text_free(&ring);
+    if (has_done(conn, status))
+        return my_fail_partly(conn, err);
     if (status != ROWLOCK_OK)
         return my_is_locked(status, err) ? rlk_ok(err) : status;
     read_acquire(acquire, conn->told);

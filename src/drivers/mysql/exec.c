@@ -254,9 +254,20 @@ static int server_error(my_conn *conn, int64_t deadline, rowlock_error *err)
     return class.status;
 }
 
+/* What came behind the COMMIT was refused: KILL QUERY ends that, too. */
+static int refused_late(my_conn *conn, rowlock_error *err)
+{
+    conn->dead = 1;
+    return rlk_fail_native(err, ROWLOCK_EUNKNOWN, (int)mysql_errno(conn->mysql),
+                           mysql_sqlstate(conn->mysql), 1, "an error after the commit: %s",
+                           mysql_error(conn->mysql));
+}
+
 static int refused(my_conn *conn, int64_t deadline, rowlock_error *err)
 {
-    int code = (int)mysql_errno(conn->mysql), status = server_error(conn, deadline, err);
+    int code = (int)mysql_errno(conn->mysql);
+    int is_late = conn->is_committed && !my_is_read_only(conn->mysql);
+    int status = is_late ? refused_late(conn, err) : server_error(conn, deadline, err);
 
     my_prepared_settle(conn, code);
     return status;
@@ -292,9 +303,15 @@ static void keep_set(MYSQL_RES **sets, size_t n, MYSQL_RES *result)
     sets[n - 1] = result;
 }
 
+static int is_in_transaction(const my_conn *conn)
+{
+    return (conn->mysql->server_status & SERVER_STATUS_IN_TRANS) != 0;
+}
+
 /* Reads the result of one statement, then goes to the next. *more: -1 at the end. */
 static int read_result(my_conn *conn, int64_t deadline, MYSQL_RES **sets, size_t n, int *more)
 {
+    int was_in_transaction = conn->in_transaction;
     MYSQL_RES *result = NULL;
 
     if (mysql_errno(conn->mysql) != 0)
@@ -311,6 +328,8 @@ static int read_result(my_conn *conn, int64_t deadline, MYSQL_RES **sets, size_t
         conn->told[conn->told_count++] =
             (my_told){mysql_affected_rows(conn->mysql), mysql_insert_id(conn->mysql)};
     }
+    conn->in_transaction = (uint8_t)is_in_transaction(conn);
+    conn->is_committed |= was_in_transaction && !conn->in_transaction;
     return my_client_next(conn->mysql, more, deadline);
 }
 
@@ -336,6 +355,8 @@ int my_run_sets(my_conn *conn, int64_t deadline, MYSQL_RES **sets, size_t n, row
     if (status != ROWLOCK_OK)
         return status;
     conn->told_count = 0;
+    conn->in_transaction = (uint8_t)is_in_transaction(conn);
+    conn->is_committed = 0;
     in_time = send_packet(conn, whole, deadline);
     while (in_time && mysql_errno(conn->mysql) == 0 && more == 0)
         in_time = read_result(conn, deadline, sets, n, &more);

@@ -42,6 +42,15 @@ void my_clear(rowlock_op *op, int status)
     op->holder[0] = '\0';
 }
 
+void my_set_holder(rowlock_op *op, const char *owner, size_t length)
+{
+    if (length > ROWLOCK_OWNER_MAX)
+        length = ROWLOCK_OWNER_MAX;
+    if (owner != NULL)
+        memcpy(op->holder, owner, length);
+    op->holder[owner != NULL ? length : 0] = '\0';
+}
+
 int my_is_maria(const my_conn *conn)
 {
     return strstr(mysql_get_server_info(conn->mysql), "MariaDB") != NULL;

@@ -110,6 +110,8 @@ typedef struct my_conn {
     my_told
         told[MY_TOLD_MAX]; /* by the statements of the last packet without rows, the first ones */
     size_t told_count;
+    uint8_t in_transaction; /* after the last statement that was answered */
+    uint8_t is_committed;   /* the last packet has ended a transaction: what fails then was late */
     /* prepared.c */
     uint8_t often[SQL_COUNT], rows_often[MY_ROWS_OFTEN / MY_ROWS_STEP + 1];
     int no_prepare; /* the server has refused to */
@@ -252,13 +254,17 @@ uint64_t my_hash(uint64_t hash, const void *bytes, size_t n);
 /* No answer yet. */
 void my_clear(rowlock_op *op, int status);
 
+/* Who holds it, from a column of a row; NULL: not known. */
+void my_set_holder(rowlock_op *op, const char *owner, size_t length);
+
 /* `lock`, on a connection that is fit for it. */
 int my_lock_rows(my_conn *conn, rowlock_op *ops, size_t n, uint32_t wait_ms, int in_line,
                  uint32_t timeout_ms, rowlock_error *err);
 
 /* A my_conn for one call on the application's connection; EINVAL or ECONNECT if it is not fit. Free
  * it with my_conn_free(), also after a failure. */
-int my_native_borrow(my_conn *out, const rowlock_target *target, rowlock_error *err);
+int my_native_borrow(my_conn *out, const rowlock_target *target, uint32_t timeout_ms,
+                     rowlock_error *err);
 
 /* Is one open, or will be as soon as something is done (autocommit off)? By the last answer. */
 int my_has_transaction(const MYSQL *mysql);

@@ -146,14 +146,17 @@ static void set_place(my_conn *conn, const char *place)
 }
 
 /* Is it the table that others lock? A copy would be this session's alone, and any application may
- * have made one since the last call. */
-static int check_table(my_conn *conn, rowlock_error *err)
+ * have made one since the last call. Who renames or alters the table is waited for: on MySQL, which
+ * cannot bound this, for as long as the session's lock_wait_timeout. */
+static int check_table(my_conn *conn, uint32_t timeout_ms, rowlock_error *err)
 {
     MYSQL_RES *result = NULL;
     MYSQL_ROW row;
     int status;
 
     my_start(conn);
+    if (my_is_maria(conn))
+        my_bound(conn, (int64_t)timeout_ms * 1000);
     my_add(conn, SQL_NATIVE_TABLE, NULL, 0);
     status = run(conn, &result, err);
     if (status != ROWLOCK_OK)
@@ -171,7 +174,8 @@ static int check_table(my_conn *conn, rowlock_error *err)
     return status;
 }
 
-int my_native_borrow(my_conn *out, const rowlock_target *target, rowlock_error *err)
+int my_native_borrow(my_conn *out, const rowlock_target *target, uint32_t timeout_ms,
+                     rowlock_error *err)
 {
     int status = check(target->native, err);
 
@@ -182,7 +186,7 @@ int my_native_borrow(my_conn *out, const rowlock_target *target, rowlock_error *
     set_place(out, target->place);
     if (out->prefix == NULL || out->schema == NULL || out->here.failed)
         return rlk_fail_memory(err);
-    return check_table(out, err);
+    return check_table(out, timeout_ms, err);
 }
 
 const char *my_here(const my_conn *conn)
@@ -289,7 +293,7 @@ int my_guard(const rowlock_target *target, rowlock_op *op, uint32_t timeout_ms, 
     my_client_enter();
     rlk_ok(err);
     my_clear(op, ROWLOCK_BUSY);
-    status = my_native_borrow(&conn, target, err);
+    status = my_native_borrow(&conn, target, timeout_ms, err);
     if (status == ROWLOCK_OK && (name.failed || owner.failed || fence.failed))
         status = rlk_fail_memory(err);
     literals[0] = literals[GUARD_LITERALS - 1] = my_here(&conn);

@@ -159,6 +159,7 @@ static int enqueue(my_conn *conn, rowlock_op *ops, size_t n, int64_t life_us, in
     } while (again && rlk_clock_us() < deadline);
     if (status == ROWLOCK_OK && conn->unmarked > 0)
         status = mark_again(conn, ops, n, life, deadline, err);
+    my_set_status(ops, n, STATUS_OPEN, ROWLOCK_BUSY);
     rlk_text_free(&number);
     return status;
 }
@@ -236,6 +237,7 @@ int my_look(void *conn, rowlock_op *ops, size_t n, int64_t life_us, uint32_t tim
     my_step_add(&step, SQL_LOOK, NULL);
     status = life.failed ? rlk_fail_memory(err)
                          : my_run_open(conn, &step, ops, n, my_deadline(timeout_ms), err);
+    my_set_status(ops, n, STATUS_OPEN, ROWLOCK_BUSY);
     rlk_text_free(&life);
     return status;
 }

@@ -49,9 +49,7 @@ static int prepare_batch(my_conn *conn, rowlock_op *ops, size_t n, int64_t deadl
         op->status = ROWLOCK_BUSY;
         op->holder_fence = (uint64_t)my_int(row[1]);
         op->remaining_us = my_int(row[2]);
-        length = length < sizeof op->holder ? length : sizeof op->holder - 1;
-        memcpy(op->holder, row[3], length);
-        op->holder[length] = '\0';
+        my_set_holder(op, row[3], length);
     }
     mysql_free_result(result);
     return status;
@@ -94,7 +92,7 @@ int my_locate(void *handle, char *out, size_t size, uint32_t timeout_ms, rowlock
         return status;
     row = mysql_fetch_row(result);
     database = conn->schema != NULL ? conn->schema : row != NULL ? row[1] : NULL;
-    if (database == NULL)
+    if (database == NULL || row == NULL || row[0] == NULL)
         status = rlk_fail(err, ROWLOCK_ESCHEMA, "the connection has no database");
     else if ((size_t)snprintf(out, size, "%s\n%s", row[0], database) >= size)
         status = rlk_fail(err, ROWLOCK_ESCHEMA, "the names of server and database are too long");
@@ -112,7 +110,7 @@ int my_lock(const rowlock_target *target, rowlock_op *ops, size_t n, uint32_t wa
     rlk_ok(err);
     if (target->conn != NULL)
         return my_lock_rows(target->conn, ops, n, wait_ms, in_line, timeout_ms, err);
-    status = my_native_borrow(&conn, target, err);
+    status = my_native_borrow(&conn, target, timeout_ms, err);
     if (status == ROWLOCK_OK)
         status = my_lock_rows(&conn, ops, n, wait_ms, in_line, timeout_ms, err);
     my_conn_free(&conn);

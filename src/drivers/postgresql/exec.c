@@ -269,7 +269,9 @@ static void note(exchange *x, int query, PGresult *result)
     x->committed |= done && query == x->commit && strcmp(PQcmdStatus(result), "COMMIT") == 0;
     if (done && query == x->main && x->result == NULL)
         x->result = result;
-    else if (!done && kind != PGRES_PIPELINE_ABORTED && x->error == NULL) {
+    else if (!done && kind != PGRES_PIPELINE_ABORTED &&
+             (x->error == NULL || x->error_at == x->session)) {
+        PQclear(x->error);
         x->error = result;
         x->error_at = query;
     } else
@@ -346,7 +348,7 @@ static int exchange_all(pg_link *conn, queue_fn fill, pg_statement statement, PG
 
     *out = NULL;
     if (left_ms <= 0)
-        return rlk_fail_native(err, ROWLOCK_EDRIVER, 0, NULL, 1,
+        return rlk_fail_native(err, ROWLOCK_EDRIVER, ROWLOCK_NATIVE_NO_TIME, NULL, 1,
                                "no time was left to ask the server");
     if (pg_sql(conn, statement) == NULL || pg_sql(conn, PG_BEGIN) == NULL ||
         pg_sql(conn, PG_BEGIN_POOLED) == NULL || pg_sql(conn, PG_SESSION) == NULL ||

@@ -173,7 +173,8 @@ void pg_busy_seen(rowlock_op *op, const PGresult *result, int row, int holder, i
     if (op->remaining_us < 0)
         op->remaining_us = 0;
     op->holder_fence = (uint64_t)pg_get_int(result, row, fence);
-    memcpy(op->holder, PQgetvalue(result, row, holder), length);
+    if (length > 0) /* of a row that is not there PQgetvalue() is NULL */
+        memcpy(op->holder, PQgetvalue(result, row, holder), length);
     op->holder[length] = '\0';
 }
 

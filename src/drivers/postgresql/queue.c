@@ -197,10 +197,12 @@ static int enqueue_round(pg_link *conn, rowlock_op *ops, size_t n, int64_t life_
     pg_param(&conn->params);
     pg_put_bool(&conn->params, mark);
     status = pg_call(conn, PG_ENQUEUE, &result, deadline, err);
-    if (status == ROWLOCK_OK)
+    if (status == ROWLOCK_OK) {
         read_enqueued(conn, ops, n, result);
-    else
+        pg_answer_rest(ops, n, ROWLOCK_BUSY);
+    } else {
         conn->may_have_bells |= with_bell;
+    }
     PQclear(result);
     return status;
 }
@@ -271,10 +273,11 @@ static void read_looked(rowlock_op *ops, size_t n, const PGresult *result)
 
     for (int row = 0; row < PQntuples(result); row++) {
         size_t i = (size_t)pg_get_int(result, row, LOOK_NUMBER) - 1;
+        int64_t verdict = pg_get_int(result, row, LOOK_VERDICT);
 
-        if (i >= n)
+        if (i >= n || verdict < 0 || verdict > PG_VERDICT_GONE)
             continue;
-        ops[i].status = statuses[pg_get_int(result, row, LOOK_VERDICT)];
+        ops[i].status = statuses[verdict];
         ops[i].remaining_us = pg_get_int(result, row, LOOK_REMAINING);
         if (ops[i].remaining_us < 0)
             ops[i].remaining_us = 0;
@@ -300,5 +303,6 @@ int pg_look(void *memory, rowlock_op *ops, size_t n, int64_t life_us, uint32_t t
         return status;
     read_looked(ops, n, result);
     PQclear(result);
+    pg_answer_rest(ops, n, ROWLOCK_BUSY);
     return rlk_ok(err);
 }

@@ -11,7 +11,8 @@ static void set_mark(rowlock_mark *mark, const PGresult *result, int column)
     size_t n = (size_t)PQgetlength(result, 0, column);
 
     mark->length = n > sizeof mark->name ? sizeof mark->name : n;
-    memcpy(mark->name, PQgetvalue(result, 0, column), mark->length);
+    if (mark->length > 0)
+        memcpy(mark->name, PQgetvalue(result, 0, column), mark->length);
 }
 
 int pg_reap(void *memory, uint64_t *out, rowlock_mark *mark, int64_t retention_us, uint32_t limit,
@@ -101,6 +102,24 @@ static void range_after(range *names, const PGresult *page)
     range_behind(names, PQgetvalue(page, row, 0), (size_t)PQgetlength(page, row, 0));
 }
 
+/* Are the texts of a page no longer than the tables allow? Nobody has to be ready for more.
+ * `other`: a third one, besides name and owner, and its bound. */
+static int check_page(PGresult **page, int owner, int other, int most, int status,
+                      rowlock_error *err)
+{
+    int is_fit = 1;
+
+    for (int row = 0; status == ROWLOCK_OK && row < PQntuples(*page); row++)
+        is_fit &= PQgetlength(*page, row, 0) <= ROWLOCK_NAME_MAX &&
+                  PQgetlength(*page, row, owner) <= ROWLOCK_OWNER_MAX &&
+                  PQgetlength(*page, row, other) <= most;
+    if (is_fit)
+        return status;
+    PQclear(*page);
+    *page = NULL;
+    return rlk_fail(err, ROWLOCK_EDRIVER, "the server's answer makes no sense: a text is too long");
+}
+
 /* Up to a whole millisecond, so that a live lease never looks ended. */
 static int64_t to_ms(int64_t us)
 {
@@ -136,7 +155,8 @@ static int get_page(pg_link *conn, const range *names, int expired, PGresult **o
     pg_put_bool(&conn->params, expired);
     pg_param(&conn->params);
     pg_put_i64(&conn->params, PAGE_ROWS);
-    return pg_unchanged(pg_call(conn, PG_LIST, out, deadline, err), err);
+    return check_page(out, LIST_OWNER, LIST_NOTE, ROWLOCK_NOTE_MAX,
+                      pg_unchanged(pg_call(conn, PG_LIST, out, deadline, err), err), err);
 }
 
 int pg_list(void *memory, const rowlock_list_query *query, rowlock_row_fn fn, void *payload,
@@ -203,7 +223,8 @@ static int get_waiters(pg_link *conn, const range *names, int64_t ticket, PGresu
     pg_put_bytes(&conn->params, names->last, names->last_length);
     pg_param(&conn->params);
     pg_put_i64(&conn->params, PAGE_ROWS);
-    return pg_unchanged(pg_call(conn, PG_WAITERS, out, deadline, err), err);
+    return check_page(out, WAITER_OWNER, WAITER_HOLDER, ROWLOCK_OWNER_MAX,
+                      pg_unchanged(pg_call(conn, PG_WAITERS, out, deadline, err), err), err);
 }
 
 int pg_waiters(void *memory, const rowlock_list_query *query, rowlock_waiter_fn fn, void *payload,
