@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TICK_MS = 5, RECOVERY_MS = 60000, END_MS = 60000, RECOVERED_GRANTS = 20, OWN_ROOM = 100000 };
+enum { TICK_MS = 5, RECOVERY_MS = 120000, END_MS = 60000, RECOVERED_GRANTS = 20, OWN_ROOM = 100000 };
 
 static struct nemesis nemesis = {.n_workers = 4, .threads = 12};
 static struct {
@@ -294,6 +294,7 @@ int main(int argc, char **argv)
 
     if (argc < 4 || read_options(argc, argv) != 0)
         return fail("usage: proof_run DATABASE FOLDER SERVERS [options]");
+    setenv("PGCONNECT_TIMEOUT", "10", 1); /* of plain sessions, ours and those of the workers */
     nemesis.folder = argv[2];
     nemesis.servers = argv[3];
     snprintf(worker_program, sizeof(worker_program), "%.*sproof_worker",
