@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REST_MS = 300, AWAIT_MS = 60000 };
+enum { REST_MS = 300, AWAIT_MS = 180000 };
 
 static const struct nemesis_fault faults[] = {
     /* name, group, databases, weight, lasts from, to (ms), begin, heal */

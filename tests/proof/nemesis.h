@@ -7,6 +7,7 @@
 
 #include "backend.h"
 #include "control.h"
+#include "history.h"
 #include "proxy.h"
 #include "watch_server.h"
 
@@ -31,6 +32,7 @@ struct nemesis {
     const char *servers;                          /* of the servers */
     char address[512], proxied[512], pooled[512]; /* empty: there is none */
     struct control *control;
+    struct history history; /* what the nemesis did that the checker must know */
     proxy *proxy;
     struct watch_server server, pooler;
     struct worker workers[PROOF_WORKERS];
