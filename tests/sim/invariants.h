@@ -28,6 +28,9 @@ sim_handle *invariants_add(rowlock_lock *lock, int name, int64_t since_us);
 void invariants_remove(sim_handle *handle);
 void invariants_forget(const sim_process *process);
 
+/* A handle that this process has, or NULL. */
+const sim_handle *invariants_any(const sim_process *process);
+
 /* After each step of the world. */
 void invariants_check(void);
 

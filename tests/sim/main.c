@@ -24,7 +24,7 @@ enum { MOST_TRIES = 600, TRY_SECONDS = 30, MINIMISE_SECONDS = 45 };
 typedef struct shared {
     sim_result result;
     uint64_t seed; /* that is being run */
-    uint64_t runs, steps;
+    uint64_t runs, steps, grants;
     int64_t simulated_us;
     uint64_t faults[FAULTS];
     uint64_t operations[MOST_OPERATIONS];
@@ -56,6 +56,7 @@ static void add_up(void)
 
     common->runs++;
     common->steps += r->steps;
+    common->grants += r->grants;
     common->simulated_us += r->simulated_us;
     for (int i = 0; i < FAULTS; i++)
         common->faults[i] += r->faults[i];
@@ -263,9 +264,11 @@ static void print_stats(double seconds)
 {
     double simulated = (double)common->simulated_us / 1e6, used = processor_seconds();
 
-    printf("%llu runs, %llu steps, %.0f simulated seconds in %.1f: %.0f a second, %.0f a second of "
+    printf("%llu runs, %llu grants, %llu steps, %.0f simulated seconds in %.1f: %.0f a second, "
+           "%.0f a second of "
            "processor time\n",
-           (unsigned long long)common->runs, (unsigned long long)common->steps, simulated, seconds,
+           (unsigned long long)common->runs, (unsigned long long)common->grants,
+           (unsigned long long)common->steps, simulated, seconds,
            simulated / (seconds > 0 ? seconds : 1), simulated / (used > 0 ? used : 1));
     printf("faults:\n");
     for (int i = 0; i < FAULTS; i++)
