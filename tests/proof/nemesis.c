@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REST_MS = 300, AWAIT_MS = 180000 };
+enum { AWAIT_MS = 180000 };
 
 static const struct nemesis_fault faults[] = {
     /* name, group, databases, weight, lasts from, to (ms), begin, heal */
@@ -125,7 +125,7 @@ static void heal(struct nemesis *n, int group)
         note("heals", fault, began_ns);
     }
     groups[group].active = NULL;
-    groups[group].at_ms = process_now_ms() + nemesis_random(n, 2 * REST_MS);
+    groups[group].at_ms = process_now_ms() + nemesis_random(n, 2 * n->pace_ms);
 }
 
 static void begin(struct nemesis *n, enum nemesis_group group, const char *only)
@@ -142,7 +142,7 @@ static void begin(struct nemesis *n, enum nemesis_group group, const char *only)
         groups[group].at_ms = process_now_ms() + fault->least_ms +
                               nemesis_random(n, fault->most_ms - fault->least_ms + 1);
     } else {
-        groups[group].at_ms = process_now_ms() + nemesis_random(n, REST_MS);
+        groups[group].at_ms = process_now_ms() + nemesis_random(n, n->pace_ms);
     }
 }
 

@@ -37,6 +37,7 @@ struct nemesis {
     struct watch_server server, pooler;
     struct worker workers[PROOF_WORKERS];
     int n_workers, threads;
+    int pace_ms;        /* between two faults of a group, on average */
     uint32_t processes; /* started so far */
     unsigned seed;
     int failures; /* workers that ended unasked, servers that did not come back */
