@@ -54,6 +54,7 @@ static const struct nemesis_fault faults[] = {
     {"sql-row-locks", GROUP_SERVER, ON_ALL, 3, 20, 1500, sql_lock_rows, sql_leave},
     {"sql-table-lock", GROUP_SERVER, ON_ALL, 2, 20, 1000, sql_lock_table, sql_leave},
     {"sql-old-snapshot", GROUP_SERVER, ON_ALL, 2, 500, 1500, sql_old_snapshot, sql_leave},
+    {"sql-client-killed", GROUP_SERVER, ON_ALL, 2, 0, 0, sql_stranger_killed, NULL},
     {"sql-rewrite-table", GROUP_SERVER, ON_ALL, 2, 0, 0, sql_rewrite, NULL},
     {"sql-alter-table", GROUP_SERVER, ON_ALL, 2, 0, 0, sql_alter, NULL},
     {"sql-create-index", GROUP_SERVER, ON_ALL, 2, 0, 0, sql_index, NULL},

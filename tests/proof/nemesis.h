@@ -142,6 +142,7 @@ int sql_cancel(struct nemesis *n);
 int sql_lock_rows(struct nemesis *n);
 int sql_lock_table(struct nemesis *n);
 int sql_old_snapshot(struct nemesis *n);
+int sql_stranger_killed(struct nemesis *n);
 int sql_connections(struct nemesis *n);
 void sql_leave(struct nemesis *n);
 int sql_rewrite(struct nemesis *n);
