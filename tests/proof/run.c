@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  *   proof_run DATABASE FOLDER SERVERS [--seconds N] [--grants N] [--workers N] [--threads N]
- *             [--only FAULT,...] [--seed N]
+ *             [--pace MS] [--only FAULT,...] [--seed N]
  *
  * Runs workers and the nemesis on the servers that tests/support/servers has started in SERVERS,
  * and leaves the history in FOLDER, which must be empty. Prints counts, one "word number" a line.
@@ -22,9 +22,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TICK_MS = 5, RECOVERY_MS = 120000, END_MS = 60000, RECOVERED_GRANTS = 20, OWN_ROOM = 100000 };
+enum {
+    TICK_MS = 5,
+    RECOVERY_MS = 120000,
+    END_MS = 60000,
+    RECOVERED_GRANTS = 20,
+    OWN_ROOM = 100000
+};
 
-static struct nemesis nemesis = {.n_workers = 4, .threads = 12};
+static struct nemesis nemesis = {.n_workers = 4, .threads = 12, .pace_ms = 300};
 static struct {
     int64_t seconds;
     uint64_t grants;
@@ -278,6 +284,8 @@ static int read_options(int argc, char **argv)
             nemesis.n_workers = atoi(value);
         else if (strcmp(name, "--threads") == 0)
             nemesis.threads = atoi(value);
+        else if (strcmp(name, "--pace") == 0)
+            nemesis.pace_ms = atoi(value);
         else if (strcmp(name, "--only") == 0)
             limits.only = value;
         else if (strcmp(name, "--seed") == 0)
