@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -63,6 +64,12 @@ static void add_up(void)
         common->operations[i] += r->operations[i];
 }
 
+/* A run that goes on for ever is ended by SIGPROF. Processor time: the machine may be busy. */
+static void bound_run(void)
+{
+    setitimer(ITIMER_PROF, &(struct itimerval){.it_value = {.tv_sec = TRY_SECONDS}}, NULL);
+}
+
 /* One run in a child process. 1: it fails, and the result says how. */
 static int run_apart(uint64_t seed, const sim_cut *cut, int is_traced)
 {
@@ -73,7 +80,7 @@ static int run_apart(uint64_t seed, const sim_cut *cut, int is_traced)
     memset(&common->result, 0, sizeof common->result);
     child = fork();
     if (child == 0) {
-        alarm(TRY_SECONDS);
+        bound_run();
         sim_is_traced = is_traced;
         if (!is_traced && freopen("/dev/null", "w", stderr) == NULL)
             _exit(3);
@@ -89,7 +96,7 @@ static int run_apart(uint64_t seed, const sim_cut *cut, int is_traced)
         snprintf(common->result.failed, sizeof common->result.failed, "crash");
         snprintf(common->result.failure, sizeof common->result.failure, "%s",
                  WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "the sanitizer's report");
-        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF)
             snprintf(common->result.failed, sizeof common->result.failed, "hang");
     }
     return 1;
@@ -107,7 +114,7 @@ static int run_many(const options *o, uint64_t first)
     if (child == 0) {
         for (uint64_t seed = first;; seed++) {
             common->seed = seed;
-            alarm(TRY_SECONDS);
+            bound_run();
             run_world(&common->result, seed, &o->cut);
             add_up();
             if (common->result.failed[0] != '\0')
