@@ -174,7 +174,7 @@ static void test_native_lock_of_the_same_name_again_is_granted(void **state)
 /* A savepoint of the driver's that is still there could be released. */
 static void test_native_lock_and_guard_leave_no_savepoint_behind(void **state)
 {
-    static const char *const ours[] = {"rowlock_call", "rowlock_step", "rowlock_tx"};
+    static const char *const ours[] = {"rowlock", "rowlock_call", "rowlock_step", "rowlock_tx"};
     struct fixture *f = *state;
     rowlock_client *client = client_open(f);
     rowlock_lock *lock = hold(f, client, "leased");

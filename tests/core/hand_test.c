@@ -163,11 +163,10 @@ static void test_lock_of_another_process_is_waited_for_in_the_database(void **st
     fake_clock_advance_us(2 * TTL_MS * MS);
     snprintf(row->owner, sizeof row->owner, "outsider");
     row->fence++;
-    row->expire_time = fake_now() + TTL_MS * MS;
+    row->expire_time = fake_now() + 300 * MS;
     come(&comers[0]);
     await(&enqueued, 1);
-    row->expire_time = fake_now();
-    let_time_pass(&comers[0], 10 * MS);
+    let_time_pass(&comers[0], 10 * MS); /* until the other one's lease has ended */
     expect_held_by(&comers[0], 0);
     assert_int_equal(exchanges, 0);
 }

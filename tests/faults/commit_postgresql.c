@@ -40,7 +40,7 @@ static void allow_commits(void)
 static int set_up(void **state)
 {
     const rowlock_config config = {
-        .size = sizeof config, .address = fault.backend.address, .prefix = fault.prefix};
+        .size = sizeof config, .address = fault.proxied, .prefix = fault.prefix};
     rowlock_error err;
 
     (void)state;
@@ -120,15 +120,32 @@ static void session_that_is_ended_at_its_commit_is_unknown(void **state)
     allow_commits();
 }
 
+static void answer_that_is_lost_behind_the_commit_is_unknown(void **state)
+{
+    const rowlock_driver *driver = fault.backend.driver;
+    const proxy_plan plan = {.fault = PROXY_CUT_REPLY};
+    rowlock_op op = op_of("two", 30);
+    rowlock_error err;
+
+    (void)state;
+    assert_status(ROWLOCK_OK, driver->acquire(conn, &op, 1, 0, TIMEOUT_MS, &err), &err);
+    op.attempt[0] = 31;
+    proxy_arm(fault.proxy, &plan);
+    assert_status(ROWLOCK_EUNKNOWN, driver->release(conn, &op, 1, TIMEOUT_MS, &err), &err);
+    assert_int_equal(fault_sql_number("SELECT count(*) FROM {locks} WHERE hold_count > 0"), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_setup_teardown(acquire_whose_commit_fails_is_no_grant, set_up, tear_down),
         cmocka_unit_test_setup_teardown(session_that_is_ended_at_its_commit_is_unknown, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(answer_that_is_lost_behind_the_commit_is_unknown, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(renewal_and_release_whose_commit_fails_are_none, set_up,
                                         tear_down),
     };
 
-    return FAULT_MAIN(argc, argv, 0, cases);
+    return FAULT_MAIN(argc, argv, 1, cases);
 }
