@@ -9,7 +9,7 @@ static rowlock_client *client_in_a_hurry(struct fixture *f)
 {
     rowlock_options options = ROWLOCK_OPTIONS_INIT;
     options.prefix = f->prefix;
-    options.call_timeout_ms = 2000;
+    options.call_timeout_ms = 6000; /* the server gives up a part of it before */
     options.connect_timeout_ms = CALL_MS;
     expect_ok(rowlock_open(&f->clients[3], f->driver, f->backend->address, &options, &f->err),
               &f->err);

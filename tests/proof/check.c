@@ -211,6 +211,16 @@ static int add_final(struct check *check, const struct history_record *r)
     return 0;
 }
 
+static int add_clock(struct check *check, const struct history_record *r)
+{
+    uint64_t *at = add(&check->clocks, sizeof(*at));
+
+    if (at == NULL)
+        return -1;
+    *at = r->at_ns;
+    return 0;
+}
+
 static int add_record(struct check *check, struct thread_state *state,
                       const struct history_record *r)
 {
@@ -228,6 +238,8 @@ static int add_record(struct check *check, struct thread_state *state,
     case HISTORY_FINAL_GUARDED:
     case HISTORY_FINAL_FENCED:
         return add_final(check, r);
+    case HISTORY_CLOCK_BACK:
+        return add_clock(check, r);
     case HISTORY_FAILED:
         check->report.failed++;
         check->report.statuses[r->status + 128]++;
@@ -274,5 +286,6 @@ void check_free(struct check *check)
     free(check->tenures.items);
     free(check->writes.items);
     free(check->finals.items);
+    free(check->clocks.items);
     free(check);
 }

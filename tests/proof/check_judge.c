@@ -17,17 +17,34 @@ static int by_fence(const void *one, const void *other)
     return 0;
 }
 
-/* The same hold, entered again by an owner who could not know that it had it. */
-static int goes_on(const struct tenure *before, const struct tenure *t)
+/* Was the server's clock set back between these times? They are few. */
+static int was_set_back(const struct check *check, uint64_t from_ns, uint64_t to_ns)
 {
-    return t->may_go_on && before->process == t->process && before->thread == t->thread;
+    const uint64_t *at = check->clocks.items;
+
+    for (size_t i = 0; i < check->clocks.n; i++)
+        if (at[i] >= from_ns && at[i] <= to_ns)
+            return 1;
+    return 0;
 }
 
-/* How t stands to one whose fence is not larger; CHECK_KINDS: as it should. */
-static enum check_violation compare(const struct tenure *before, const struct tenure *t)
+/* The same hold, entered again by an owner who could not know that it had it. */
+static int goes_on(const struct check *check, const struct tenure *before, const struct tenure *t)
 {
-    if (before->fence == t->fence && !goes_on(before, t))
+    if (before->process != t->process || before->thread != t->thread)
+        return 0;
+    return t->may_go_on || was_set_back(check, before->start_ns, t->start_ns);
+}
+
+/* How t stands to one whose fence is not larger; CHECK_KINDS: as it should. One that had ended
+ * before its thread could look at the time was never believed in, and began nobody knows when. */
+static enum check_violation compare(const struct check *check, const struct tenure *before,
+                                    const struct tenure *t)
+{
+    if (before->fence == t->fence && !goes_on(check, before, t))
         return CHECK_FENCE_TWICE;
+    if (before->end_ns == before->start_ns || t->end_ns == t->start_ns)
+        return CHECK_KINDS;
     if (t->start_ns < before->start_ns)
         return CHECK_FENCE_ORDER;
     if (t->start_ns < before->end_ns)
@@ -35,14 +52,13 @@ static enum check_violation compare(const struct tenure *before, const struct te
     return CHECK_KINDS;
 }
 
-static void judge_pair(struct check_report *report, const struct tenure *before,
-                       const struct tenure *t)
+static void judge_pair(struct check *check, const struct tenure *before, const struct tenure *t)
 {
-    enum check_violation kind = compare(before, t);
+    enum check_violation kind = compare(check, before, t);
 
     if (kind == CHECK_KINDS)
         return;
-    check_violated(report, kind,
+    check_violated(&check->report, kind,
                    "name %u: process %u.%u, fence %llu, %llu to %llu; process %u.%u, fence %llu, "
                    "%llu to %llu: %s",
                    t->name, before->process, before->thread, (unsigned long long)before->fence,
@@ -64,12 +80,12 @@ void check_judge_tenures(struct check *check)
         int first = i == 0 || t[i - 1].name != t[i].name;
 
         if (!first && t[i - 1].fence == t[i].fence)
-            judge_pair(&check->report, &t[i - 1], &t[i]);
+            judge_pair(check, &t[i - 1], &t[i]);
         else if (!first)
-            judge_pair(&check->report, last, &t[i]);
+            judge_pair(check, last, &t[i]);
         if (!first && !t[i - 1].is_released)
             check->report.takeovers++;
-        if (first || t[i].end_ns >= last->end_ns)
+        if (first || (t[i].end_ns >= last->end_ns && t[i].end_ns > t[i].start_ns))
             last = &t[i];
     }
 }

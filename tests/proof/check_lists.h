@@ -38,6 +38,7 @@ struct list {
 
 struct check {
     struct list tenures, writes, finals;
+    struct list clocks; /* uint64_t: when the server's clock was set back */
     struct check_report report;
 };
 

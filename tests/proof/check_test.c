@@ -192,6 +192,25 @@ static void a_hold_of_unknown_outcome_goes_on(void **state)
     assert_clean();
 }
 
+static void a_lease_that_the_clock_prolongs_goes_on(void **state)
+{
+    (void)state;
+    grant(1, 10, 5, 100);
+    put(0, HISTORY_CLOCK_BACK, 50, 0);
+    put(1, HISTORY_LOST, 120, 5);
+    grant(1, 130, 5, 100);
+    assert_clean();
+}
+
+/* The thread was stopped before it could look at the time. */
+static void a_tenure_that_nobody_believed_in_is_clean(void **state)
+{
+    (void)state;
+    grant(1, 500, 5, 0);
+    grant(2, 110, 6, 100);
+    assert_clean();
+}
+
 static void unfilled_slots_are_passed_over(void **state)
 {
     (void)state;
@@ -244,6 +263,17 @@ static void a_hold_of_unknown_outcome_goes_on_elsewhere(void **state)
     release(1, 20, 5);
     grant(2, 30, 5, 100);
     made[2].status = 1;
+    assert_only(CHECK_FENCE_TWICE);
+}
+
+static void same_fence_after_the_clock_was_set(void **state)
+{
+    (void)state;
+    put(0, HISTORY_CLOCK_BACK, 5, 0);
+    grant(1, 10, 5, 100);
+    put(1, HISTORY_LOST, 120, 5);
+    grant(1, 130, 5, 100);
+    put(0, HISTORY_CLOCK_BACK, 140, 0);
     assert_only(CHECK_FENCE_TWICE);
 }
 
@@ -463,11 +493,14 @@ int main(void)
         cmocka_unit_test(takeover_after_the_deadline_is_clean),
         cmocka_unit_test(threads_are_told_apart),
         cmocka_unit_test(a_hold_of_unknown_outcome_goes_on),
+        cmocka_unit_test(a_lease_that_the_clock_prolongs_goes_on),
+        cmocka_unit_test(a_tenure_that_nobody_believed_in_is_clean),
         cmocka_unit_test(unfilled_slots_are_passed_over),
         cmocka_unit_test(counters_that_add_up_are_clean),
         cmocka_unit_test(a_guarded_write_beyond_the_deadline_is_clean),
         cmocka_unit_test(same_fence_twice),
         cmocka_unit_test(a_hold_of_unknown_outcome_goes_on_elsewhere),
+        cmocka_unit_test(same_fence_after_the_clock_was_set),
         cmocka_unit_test(same_fence_behind_a_long_tenure),
         cmocka_unit_test(fence_falls),
         cmocka_unit_test(granted_before_the_release),

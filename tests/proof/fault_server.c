@@ -139,10 +139,14 @@ int clock_ahead(struct nemesis *n)
 
 int clock_back(struct nemesis *n)
 {
+    struct history_record record;
+
     if (!has_clock(n))
         return 0;
     n->clock_ms -= 1 + nemesis_random(n, BACK_MS);
-    return watch_server_set_clock_ms(&n->server, n->clock_ms) == 0;
+    record = (struct history_record){.at_ns = history_now_ns(), .kind = HISTORY_CLOCK_BACK};
+    return history_add(&n->history, &record) == 0 &&
+           watch_server_set_clock_ms(&n->server, n->clock_ms) == 0;
 }
 
 /* ---- the disk -------------------------------------------------------------------------------- */

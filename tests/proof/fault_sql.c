@@ -4,9 +4,13 @@
  * that have to wait for a lock give up soon: then the fault has not hit. */
 #include "nemesis.h"
 
+#include "process.h"
+
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LOCKS PROOF_PREFIX "locks"
 
@@ -103,6 +107,31 @@ int sql_old_snapshot(struct nemesis *n)
          {"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", NULL, NULL},
          {"SELECT count(*) FROM " LOCKS, "SELECT count(*) FROM " LOCKS,
           "SELECT count(*) FROM " LOCKS});
+}
+
+/* A process that has written, and is killed before it commits. */
+static int write_and_wait(void *payload)
+{
+    struct nemesis *n = payload;
+    void *session = nemesis_session(n);
+
+    if (session == NULL ||
+        n->kind->sql_run(session, n->database == ON_SQLITE ? "BEGIN IMMEDIATE" : "BEGIN", NULL, 0))
+        return 1;
+    n->kind->sql_run(session, "UPDATE " LOCKS " SET fence = fence + 1, expire_time = 0", NULL, 0);
+    pause();
+    return 0;
+}
+
+int sql_stranger_killed(struct nemesis *n)
+{
+    pid_t pid = process_start(write_and_wait, n);
+
+    if (pid <= 0)
+        return 0;
+    process_sleep_ms(100 + nemesis_random(n, 200));
+    kill(pid, SIGKILL);
+    return process_wait(pid, 1000) == 1000 + SIGKILL;
 }
 
 int sql_connections(struct nemesis *n)

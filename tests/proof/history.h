@@ -25,11 +25,13 @@ enum history_kind {
     HISTORY_FENCED,   /* a write that carries the fence; likewise */
     HISTORY_FINAL_GUARDED, /* at the end of the run: value: the version in the table; fence */
     HISTORY_FINAL_FENCED,
+    HISTORY_CLOCK_BACK, /* the nemesis sets the clock of the server back now */
     HISTORY_KINDS
 };
 
 /* An acquire or release whose outcome is not known leaves a hold of its owner's, perhaps, which the
- * same owner enters again with its next acquire: a tenure that goes on, with the same fence. */
+ * same owner enters again with its next acquire: a tenure that goes on, with the same fence. So it
+ * may if the server's clock was set back: then a lease lives longer there than anybody knows. */
 
 /* So many empty slots in a row are the end of a file: each thread leaves at most one. */
 enum { HISTORY_GAP = 256 };

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REST_MS = 300, AWAIT_MS = 60000 };
+enum { AWAIT_MS = 180000 };
 
 static const struct nemesis_fault faults[] = {
     /* name, group, databases, weight, lasts from, to (ms), begin, heal */
@@ -54,6 +54,7 @@ static const struct nemesis_fault faults[] = {
     {"sql-row-locks", GROUP_SERVER, ON_ALL, 3, 20, 1500, sql_lock_rows, sql_leave},
     {"sql-table-lock", GROUP_SERVER, ON_ALL, 2, 20, 1000, sql_lock_table, sql_leave},
     {"sql-old-snapshot", GROUP_SERVER, ON_ALL, 2, 500, 1500, sql_old_snapshot, sql_leave},
+    {"sql-client-killed", GROUP_SERVER, ON_ALL, 2, 0, 0, sql_stranger_killed, NULL},
     {"sql-rewrite-table", GROUP_SERVER, ON_ALL, 2, 0, 0, sql_rewrite, NULL},
     {"sql-alter-table", GROUP_SERVER, ON_ALL, 2, 0, 0, sql_alter, NULL},
     {"sql-create-index", GROUP_SERVER, ON_ALL, 2, 0, 0, sql_index, NULL},
@@ -125,7 +126,7 @@ static void heal(struct nemesis *n, int group)
         note("heals", fault, began_ns);
     }
     groups[group].active = NULL;
-    groups[group].at_ms = process_now_ms() + nemesis_random(n, 2 * REST_MS);
+    groups[group].at_ms = process_now_ms() + nemesis_random(n, 2 * n->pace_ms);
 }
 
 static void begin(struct nemesis *n, enum nemesis_group group, const char *only)
@@ -142,7 +143,7 @@ static void begin(struct nemesis *n, enum nemesis_group group, const char *only)
         groups[group].at_ms = process_now_ms() + fault->least_ms +
                               nemesis_random(n, fault->most_ms - fault->least_ms + 1);
     } else {
-        groups[group].at_ms = process_now_ms() + nemesis_random(n, REST_MS);
+        groups[group].at_ms = process_now_ms() + nemesis_random(n, n->pace_ms);
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "backend.h"
 #include "control.h"
+#include "history.h"
 #include "proxy.h"
 #include "watch_server.h"
 
@@ -31,10 +32,12 @@ struct nemesis {
     const char *servers;                          /* of the servers */
     char address[512], proxied[512], pooled[512]; /* empty: there is none */
     struct control *control;
+    struct history history; /* what the nemesis did that the checker must know */
     proxy *proxy;
     struct watch_server server, pooler;
     struct worker workers[PROOF_WORKERS];
     int n_workers, threads;
+    int pace_ms;        /* between two faults of a group, on average */
     uint32_t processes; /* started so far */
     unsigned seed;
     int failures; /* workers that ended unasked, servers that did not come back */
@@ -139,6 +142,7 @@ int sql_cancel(struct nemesis *n);
 int sql_lock_rows(struct nemesis *n);
 int sql_lock_table(struct nemesis *n);
 int sql_old_snapshot(struct nemesis *n);
+int sql_stranger_killed(struct nemesis *n);
 int sql_connections(struct nemesis *n);
 void sql_leave(struct nemesis *n);
 int sql_rewrite(struct nemesis *n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  *   proof_run DATABASE FOLDER SERVERS [--seconds N] [--grants N] [--workers N] [--threads N]
- *             [--only FAULT,...] [--seed N]
+ *             [--pace MS] [--only FAULT,...] [--seed N]
  *
  * Runs workers and the nemesis on the servers that tests/support/servers has started in SERVERS,
  * and leaves the history in FOLDER, which must be empty. Prints counts, one "word number" a line.
@@ -22,9 +22,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TICK_MS = 5, RECOVERY_MS = 60000, END_MS = 60000, RECOVERED_GRANTS = 20 };
+enum {
+    TICK_MS = 5,
+    RECOVERY_MS = 120000,
+    END_MS = 60000,
+    RECOVERED_GRANTS = 20,
+    OWN_ROOM = 100000
+};
 
-static struct nemesis nemesis = {.n_workers = 4, .threads = 12};
+static struct nemesis nemesis = {.n_workers = 4, .threads = 12, .pace_ms = 300};
 static struct {
     int64_t seconds;
     uint64_t grants;
@@ -175,12 +181,8 @@ static void recover(void)
 static void record_counters(void)
 {
     struct store store = {nemesis.kind, nemesis.address, NULL};
-    struct history history;
-    char path[512];
-    int failed;
+    int failed = 0;
 
-    snprintf(path, sizeof(path), "%s/history.0", nemesis.folder);
-    failed = history_open(&history, path, 2 * PROOF_WRITTEN);
     for (uint32_t i = 0; i < 2 * PROOF_WRITTEN && !failed; i++) {
         int guarded = i < PROOF_WRITTEN;
         struct history_record r = {.at_ns = history_now_ns(), .name = i % PROOF_WRITTEN};
@@ -188,13 +190,11 @@ static void record_counters(void)
         r.kind = guarded ? HISTORY_FINAL_GUARDED : HISTORY_FINAL_FENCED;
         failed = store_read(&r.value, &r.fence, &store, guarded ? HISTORY_GUARDED : HISTORY_FENCED,
                             r.name) != 0 ||
-                 history_add(&history, &r) != 0;
+                 history_add(&nemesis.history, &r) != 0;
     }
     if (failed) {
         fprintf(stderr, "proof_run: the counters cannot be read\n");
         nemesis.failures++;
-    } else {
-        history_close(&history);
     }
     store_disconnect(&store);
 }
@@ -250,6 +250,8 @@ static int create_tables(const struct nemesis *n)
 
 static int set_up(struct nemesis *n, const char *database)
 {
+    char path[512];
+
     n->kind = backend_find(database);
     if (n->kind == NULL)
         return fail("no such database");
@@ -261,7 +263,9 @@ static int set_up(struct nemesis *n, const char *database)
     else if (set_up_server(n) != 0)
         return fail("no servers there");
     n->control = control_map(n->folder, 1);
-    if (n->control == NULL || create_tables(n) != 0)
+    snprintf(path, sizeof(path), "%s/history.0", n->folder);
+    if (n->control == NULL || history_open(&n->history, path, OWN_ROOM) != 0 ||
+        create_tables(n) != 0)
         return fail("cannot begin");
     return 0;
 }
@@ -280,6 +284,8 @@ static int read_options(int argc, char **argv)
             nemesis.n_workers = atoi(value);
         else if (strcmp(name, "--threads") == 0)
             nemesis.threads = atoi(value);
+        else if (strcmp(name, "--pace") == 0)
+            nemesis.pace_ms = atoi(value);
         else if (strcmp(name, "--only") == 0)
             limits.only = value;
         else if (strcmp(name, "--seed") == 0)
@@ -296,6 +302,7 @@ int main(int argc, char **argv)
 
     if (argc < 4 || read_options(argc, argv) != 0)
         return fail("usage: proof_run DATABASE FOLDER SERVERS [options]");
+    setenv("PGCONNECT_TIMEOUT", "10", 1); /* of plain sessions, ours and those of the workers */
     nemesis.folder = argv[2];
     nemesis.servers = argv[3];
     snprintf(worker_program, sizeof(worker_program), "%.*sproof_worker",
@@ -309,6 +316,7 @@ int main(int argc, char **argv)
     recover();
     end_workers();
     record_counters();
+    history_close(&nemesis.history);
     nemesis_print(&nemesis);
     printf("processes %u\n", nemesis.processes);
     printf("seconds %lld\n", (long long)(process_now_ms() - began) / 1000);

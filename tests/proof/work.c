@@ -1,21 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#include "work.h"
+#include "hold.h"
 
 #include "process.h"
 
 #include <stdlib.h>
-
-/* One tenure of the thread's. */
-struct hold {
-    struct work *work;
-    struct store *store;
-    rowlock_lock *lock;
-    uint32_t name;
-    uint64_t fence;
-    int64_t ttl_ms;
-    int is_lost;
-    int is_full; /* the history */
-};
 
 static int below(struct work *work, int n)
 {
@@ -26,70 +14,6 @@ static int should_stop(const struct work *work)
 {
     return __atomic_load_n(&work->control->stop, __ATOMIC_ACQUIRE) ||
            __atomic_load_n(work->stop, __ATOMIC_ACQUIRE);
-}
-
-/* ---- records --------------------------------------------------------------------------------- */
-
-static void record(struct hold *hold, struct history_record *r, enum history_kind kind)
-{
-    r->kind = (uint8_t)kind;
-    r->process = hold->work->process;
-    r->thread = hold->work->thread;
-    r->name = hold->name;
-    r->fence = hold->fence;
-    if (history_add(hold->work->history, r) != 0)
-        hold->is_full = 1;
-}
-
-/* The library has said that it is held. */
-static void record_grant(struct hold *hold, uint64_t began_ns)
-{
-    struct history_record r = {.value = began_ns};
-    struct control *control = hold->work->control;
-
-    hold->fence = rowlock_fence(hold->lock);
-    hold->is_lost = 0;
-    r.at_ns = history_now_ns();
-    r.left_ms = (uint32_t)rowlock_remaining(hold->lock);
-    r.status = (int8_t)hold->work->in_doubt[hold->name];
-    record(hold, &r, HISTORY_GRANT);
-    __atomic_fetch_add(&control->grants, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&control->grants_of[hold->work->slot], 1, __ATOMIC_RELAXED);
-}
-
-static void record_failure(struct hold *hold, uint64_t began_ns, int status)
-{
-    struct history_record r = {.at_ns = history_now_ns(), .value = began_ns};
-
-    r.status = (int8_t)status;
-    if (status < 0)
-        hold->work->in_doubt[hold->name] = 1;
-    record(hold, &r, HISTORY_FAILED);
-}
-
-static void record_write(struct hold *hold, enum history_kind kind, uint64_t version,
-                         enum history_stage stage)
-{
-    struct history_record r = {.at_ns = history_now_ns(), .value = version};
-
-    r.status = (int8_t)stage;
-    record(hold, &r, kind);
-}
-
-/* Asks the library whether it is held, and for how long; 1 if it is. */
-static int check(struct hold *hold)
-{
-    struct history_record r = {.at_ns = history_now_ns()};
-    int held = rowlock_check(hold->lock) == ROWLOCK_OK;
-
-    if (held)
-        r.left_ms = (uint32_t)rowlock_remaining(hold->lock);
-    else
-        r.at_ns = history_now_ns();
-    if (held || !hold->is_lost)
-        record(hold, &r, held ? HISTORY_CHECK : HISTORY_LOST);
-    hold->is_lost = !held;
-    return held;
 }
 
 /* ---- under the lock -------------------------------------------------------------------------- */
@@ -105,7 +29,7 @@ static void write_guarded(struct hold *hold)
         return;
     status = store->kind->guard(hold->lock, store->session, &err);
     if (status != ROWLOCK_OK) {
-        record_failure(hold, began_ns, status);
+        hold_failed(hold, began_ns, status);
         store_rollback(store);
         return;
     }
@@ -113,11 +37,11 @@ static void write_guarded(struct hold *hold)
         process_sleep_ms(below(hold->work, (int)hold->ttl_ms * 3 / 2));
     if (store_read(&version, &fence, store, HISTORY_GUARDED, hold->name) != 0)
         return;
-    record_write(hold, HISTORY_GUARDED, ++version, HISTORY_INTENDED);
+    hold_write(hold, HISTORY_GUARDED, ++version, HISTORY_INTENDED);
     if (store_write(store, HISTORY_GUARDED, hold->name, version, hold->fence) != 0)
-        record_write(hold, HISTORY_GUARDED, version, HISTORY_UNDONE);
+        hold_write(hold, HISTORY_GUARDED, version, HISTORY_UNDONE);
     else if (store_commit(store) == 0)
-        record_write(hold, HISTORY_GUARDED, version, HISTORY_DONE);
+        hold_write(hold, HISTORY_GUARDED, version, HISTORY_DONE);
 }
 
 /* The second of two transactions; was the write taken? -1: perhaps. */
@@ -148,10 +72,10 @@ static void write_fenced(struct hold *hold)
         return;
     if (below(hold->work, 200) == 0)
         process_sleep_ms(below(hold->work, (int)hold->ttl_ms * 3 / 2));
-    record_write(hold, HISTORY_FENCED, ++version, HISTORY_INTENDED);
+    hold_write(hold, HISTORY_FENCED, ++version, HISTORY_INTENDED);
     taken = commit_fenced(hold, version);
     if (taken >= 0)
-        record_write(hold, HISTORY_FENCED, version, taken ? HISTORY_DONE : HISTORY_UNDONE);
+        hold_write(hold, HISTORY_FENCED, version, taken ? HISTORY_DONE : HISTORY_UNDONE);
 }
 
 /* Once more by the same owner: the same tenure. */
@@ -168,14 +92,14 @@ static void enter_again(struct hold *hold)
     proof_name(name, hold->name);
     status = rowlock_acquire(&again, hold->work->client, name, &options, &err);
     if (status != ROWLOCK_OK) {
-        record_failure(hold, began_ns, status);
+        hold_failed(hold, began_ns, status);
         return;
     }
     if (rowlock_fence(again) == hold->fence)
-        check(hold);
+        hold_check(hold);
     status = rowlock_release(&again, &err);
     if (status != ROWLOCK_OK)
-        record_failure(hold, began_ns, status);
+        hold_failed(hold, began_ns, status);
 }
 
 static void renew(struct hold *hold)
@@ -185,7 +109,7 @@ static void renew(struct hold *hold)
     int status = rowlock_renew(hold->lock, 0, &err);
 
     if (status != ROWLOCK_OK)
-        record_failure(hold, began_ns, status);
+        hold_failed(hold, began_ns, status);
 }
 
 /* Longer than the lease, perhaps. */
@@ -193,7 +117,7 @@ static void linger(struct hold *hold)
 {
     int64_t until = process_now_ms() + below(hold->work, (int)hold->ttl_ms * 2);
 
-    while (process_now_ms() < until && !should_stop(hold->work) && check(hold))
+    while (process_now_ms() < until && !should_stop(hold->work) && hold_check(hold))
         process_sleep_ms(1 + below(hold->work, 40));
 }
 
@@ -245,25 +169,25 @@ static int acquire(struct hold *hold)
     proof_name(name, hold->name);
     status = rowlock_acquire(&hold->lock, work->client, name, &options, &err);
     if (status != ROWLOCK_OK) {
-        record_failure(hold, began_ns, status);
+        hold_failed(hold, began_ns, status);
         if (status < 0)
             process_sleep_ms(5 + below(work, 20));
         return -1;
     }
-    record_grant(hold, began_ns);
+    hold_granted(hold, began_ns);
     return 0;
 }
 
 static void release(struct hold *hold)
 {
-    struct history_record r = {.at_ns = history_now_ns()};
+    uint64_t began_ns = history_now_ns();
     rowlock_error err;
     int status;
 
-    record(hold, &r, HISTORY_RELEASE);
+    hold_releases(hold, began_ns);
     status = rowlock_release(&hold->lock, &err);
     if (status != ROWLOCK_OK)
-        record_failure(hold, r.at_ns, status);
+        hold_failed(hold, began_ns, status);
 }
 
 /* ---- many at once ---------------------------------------------------------------------------- */
@@ -280,7 +204,7 @@ struct batch {
 static void record_batch_failure(struct batch *batch, uint64_t began_ns, int status)
 {
     for (int i = 0; i < BATCH; i++)
-        record_failure(&batch->holds[i], began_ns, status);
+        hold_failed(&batch->holds[i], began_ns, status);
 }
 
 static int acquire_batch(struct batch *batch, struct work *work)
@@ -302,7 +226,7 @@ static int acquire_batch(struct batch *batch, struct work *work)
         struct hold *hold = &batch->holds[i];
 
         hold->lock = batch->locks[i];
-        record_grant(hold, began_ns);
+        hold_granted(hold, began_ns);
     }
     return 0;
 }
@@ -312,7 +236,7 @@ static int use_batch(struct work *work)
 {
     uint32_t first = PROOF_WRITTEN + (uint32_t)below(work, PROOF_NAMES - PROOF_WRITTEN - BATCH);
     struct batch batch = {0};
-    struct history_record r = {0};
+    uint64_t began_ns;
     rowlock_error err;
     int status;
 
@@ -324,13 +248,13 @@ static int use_batch(struct work *work)
     if (acquire_batch(&batch, work) != 0)
         return batch.holds[0].is_full;
     for (int i = 0; i < BATCH; i++)
-        check(&batch.holds[i]);
-    r.at_ns = history_now_ns();
+        hold_check(&batch.holds[i]);
+    began_ns = history_now_ns();
     for (int i = 0; i < BATCH; i++)
-        record(&batch.holds[i], &r, HISTORY_RELEASE);
+        hold_releases(&batch.holds[i], began_ns);
     status = rowlock_release_many(NULL, batch.locks, BATCH, &err);
     if (status != ROWLOCK_OK)
-        record_batch_failure(&batch, r.at_ns, status);
+        record_batch_failure(&batch, began_ns, status);
     return batch.holds[BATCH - 1].is_full;
 }
 
@@ -349,7 +273,7 @@ const char *work_on(struct work *work)
         if (acquire(&hold) != 0)
             continue;
         do_something(&hold);
-        check(&hold);
+        hold_check(&hold);
         release(&hold);
     }
     store_disconnect(&store);

@@ -13,7 +13,8 @@ typedef struct sim_handle {
     sim_process *process;
     int name; /* index */
     uint64_t fence;
-    int64_t since_us;   /* true time at which the call that gave it began */
+    int64_t since_us;   /* true time at which the call that gave it began, */
+    int64_t added_us;   /* and at which it came back */
     int64_t stalled_us; /* of the process, then */
     int is_renewed;     /* and its lease is long enough for a call of the keeper's that hangs */
     int is_exempt;      /* from what is only true without transactions: it was guarded, say */
@@ -26,6 +27,9 @@ void invariants_reset(void);
 sim_handle *invariants_add(rowlock_lock *lock, int name, int64_t since_us);
 void invariants_remove(sim_handle *handle);
 void invariants_forget(const sim_process *process);
+
+/* A handle that this process has, or NULL. */
+const sim_handle *invariants_any(const sim_process *process);
 
 /* After each step of the world. */
 void invariants_check(void);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,7 +24,7 @@ enum { MOST_TRIES = 600, TRY_SECONDS = 30, MINIMISE_SECONDS = 45 };
 typedef struct shared {
     sim_result result;
     uint64_t seed; /* that is being run */
-    uint64_t runs, steps;
+    uint64_t runs, steps, grants;
     int64_t simulated_us;
     uint64_t faults[FAULTS];
     uint64_t operations[MOST_OPERATIONS];
@@ -55,11 +56,18 @@ static void add_up(void)
 
     common->runs++;
     common->steps += r->steps;
+    common->grants += r->grants;
     common->simulated_us += r->simulated_us;
     for (int i = 0; i < FAULTS; i++)
         common->faults[i] += r->faults[i];
     for (int i = 0; i < MOST_OPERATIONS; i++)
         common->operations[i] += r->operations[i];
+}
+
+/* A run that goes on for ever is ended by SIGPROF. Processor time: the machine may be busy. */
+static void bound_run(void)
+{
+    setitimer(ITIMER_PROF, &(struct itimerval){.it_value = {.tv_sec = TRY_SECONDS}}, NULL);
 }
 
 /* One run in a child process. 1: it fails, and the result says how. */
@@ -72,7 +80,7 @@ static int run_apart(uint64_t seed, const sim_cut *cut, int is_traced)
     memset(&common->result, 0, sizeof common->result);
     child = fork();
     if (child == 0) {
-        alarm(TRY_SECONDS);
+        bound_run();
         sim_is_traced = is_traced;
         if (!is_traced && freopen("/dev/null", "w", stderr) == NULL)
             _exit(3);
@@ -88,7 +96,7 @@ static int run_apart(uint64_t seed, const sim_cut *cut, int is_traced)
         snprintf(common->result.failed, sizeof common->result.failed, "crash");
         snprintf(common->result.failure, sizeof common->result.failure, "%s",
                  WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "the sanitizer's report");
-        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF)
             snprintf(common->result.failed, sizeof common->result.failed, "hang");
     }
     return 1;
@@ -106,7 +114,7 @@ static int run_many(const options *o, uint64_t first)
     if (child == 0) {
         for (uint64_t seed = first;; seed++) {
             common->seed = seed;
-            alarm(TRY_SECONDS);
+            bound_run();
             run_world(&common->result, seed, &o->cut);
             add_up();
             if (common->result.failed[0] != '\0')
@@ -256,9 +264,11 @@ static void print_stats(double seconds)
 {
     double simulated = (double)common->simulated_us / 1e6, used = processor_seconds();
 
-    printf("%llu runs, %llu steps, %.0f simulated seconds in %.1f: %.0f a second, %.0f a second of "
+    printf("%llu runs, %llu grants, %llu steps, %.0f simulated seconds in %.1f: %.0f a second, "
+           "%.0f a second of "
            "processor time\n",
-           (unsigned long long)common->runs, (unsigned long long)common->steps, simulated, seconds,
+           (unsigned long long)common->runs, (unsigned long long)common->grants,
+           (unsigned long long)common->steps, simulated, seconds,
            simulated / (seconds > 0 ? seconds : 1), simulated / (used > 0 ? used : 1));
     printf("faults:\n");
     for (int i = 0; i < FAULTS; i++)

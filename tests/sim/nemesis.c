@@ -57,6 +57,20 @@ static void *run_exit(void *arg)
     return NULL;
 }
 
+static void expect_fork(int rc, const char *what)
+{
+    if (rc != ROWLOCK_EFORK)
+        sim_fail("fork", "%s in a child is %d", what, rc);
+}
+
+static int row_of_nobody(const rowlock_row *row, void *payload)
+{
+    (void)row;
+    (void)payload;
+    sim_fail("fork", "a child lists locks by its parent's client");
+    return 1;
+}
+
 /* A child has the parent's handles, and may do nothing with them. */
 static void *run_child(void *arg)
 {
@@ -64,15 +78,19 @@ static void *run_child(void *arg)
     rowlock_client *client = app->client;
     rowlock_lock *lock;
     rowlock_error err;
-    int rc;
+    const sim_handle *handle = invariants_any(app->process);
 
     if (client == NULL || app->is_closing || app->process->is_dead)
         return NULL;
     /* No wait is in there, and so the parent does not run meanwhile. */
     sched_freeze(sched_process());
-    rc = rowlock_acquire(&lock, client, "a", NULL, &err);
-    if (rc != ROWLOCK_EFORK)
-        sim_fail("fork", "acquire in a child is %d", rc);
+    expect_fork(rowlock_acquire(&lock, client, "a", NULL, &err), "acquire");
+    if (handle != NULL) {
+        expect_fork(rowlock_check(handle->lock), "check");
+        expect_fork(rowlock_renew(handle->lock, 0, &err), "renew");
+        expect_fork(rowlock_native_guard(handle->lock, sim_driver(), app, &err), "guard");
+    }
+    expect_fork(rowlock_list(client, NULL, row_of_nobody, NULL, &err), "list");
     rowlock_close(&client);
     sched_thaw();
     return NULL;

@@ -112,6 +112,14 @@ static void configure(uint64_t seed)
     choose_faults(&rng);
     if (sim.limit != 0)
         sim.has_tx = 0;
+    if (rng_below(&rng, 12) == 0)
+        sim.names = 16;
+    if (rng_below(&rng, 24) == 0) { /* a crowd, whose operations travel together */
+        sim.processes = (int)rng_between(&rng, 1, 2);
+        sim.threads = 48;
+        sim.think_us = rng_between(&rng, 1000, 50000);
+        sim.length_us = rng_between(&rng, 1, 3) * 1000000;
+    }
     for (int i = 0; i < FAULTS; i++) {
         if (cut->without[i])
             sim.chance[i] = 0;
@@ -136,6 +144,7 @@ void run_world(sim_result *out, uint64_t seed, const sim_cut *what)
     memset(sim_operation_counts, 0, sizeof sim_operation_counts);
     sim_failed[0] = sim_failure[0] = '\0';
     sim_digest = seed;
+    sim_grants = 0;
     sim_process_count = 0;
     sched_reset();
     memory_reset();
@@ -153,6 +162,7 @@ void run_world(sim_result *out, uint64_t seed, const sim_cut *what)
     memcpy(out->failure, sim_failure, sizeof out->failure);
     out->digest = sim_digest;
     out->steps = sim_steps;
+    out->grants = sim_grants;
     out->simulated_us = sim_now;
     memcpy(out->faults, sim_counts, sizeof out->faults);
     memcpy(out->operations, sim_operation_counts, sizeof out->operations);

@@ -20,7 +20,7 @@ typedef struct sim_cut {
 
 typedef struct sim_result {
     char failed[32], failure[512];
-    uint64_t digest, steps;
+    uint64_t digest, steps, grants;
     int64_t simulated_us;
     uint64_t faults[FAULTS];
     uint64_t operations[MOST_OPERATIONS];

@@ -98,6 +98,7 @@ typedef struct sim_config {
 
 extern sim_config sim;
 extern uint64_t sim_counts[FAULTS];
+extern uint64_t sim_grants; /* handles that were given out */
 
 /* Does it happen now? Counted. */
 int sim_fault(enum sim_fault fault, sim_rng *rng);

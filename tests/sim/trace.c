@@ -7,6 +7,7 @@
 
 sim_config sim;
 uint64_t sim_counts[FAULTS];
+uint64_t sim_grants;
 char sim_failed[32], sim_failure[512];
 int sim_is_traced;
 uint64_t sim_digest;

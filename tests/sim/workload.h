@@ -7,7 +7,7 @@
 #include "core.h"
 #include "invariants.h"
 
-enum { MOST_THREADS = 6, MOST_HELD = 6 };
+enum { MOST_THREADS = 64, MOST_HELD = 6 };
 
 /* One process's program. */
 typedef struct sim_app {
