@@ -368,7 +368,7 @@ static int wait_in_line(queue *q, rowlock_error *err)
         rlk_new_attempt(q->ops[0].attempt, q->client); /* what the other one has is not ours */
         rc = rlk_fail_native(err, ROWLOCK_EUNKNOWN, 0, NULL, 1,
                              "the wait ended while the lock was being handed over: if it was had, "
-                             "it is given back");
+                             "it is given back if the database answers");
     } else if (q->waiter.is_hand_unknown) {
         rc = ask_for_given(q, rc, err);
     }
