@@ -11,6 +11,9 @@
 /* To give back what came too late, when the call's time is up. */
 #define LEAST_UNDO_US INT64_C(30000)
 
+/* To look who is in the way, when the wait is over. */
+#define LEAST_LOOK_US INT64_C(10000)
+
 /* One acquire or adopt call. Slot i of ops, tenures and locks is the i-th name in byte order;
  * order[i] is its place in the caller's array. The ops' names and owner are in the tenures, to
  * which the call has references of its own: others read them as long as it is in a queue. */
@@ -310,13 +313,19 @@ static int acquire_by_trying(acquisition *a, int is_queue, rowlock_lock **out, r
     return rc;
 }
 
-/* Tells who is in the way, by the last that is known; who stood behind others has not seen it. */
+/* Tells who is in the way, by the last that is known; who stood behind others has not seen it, and
+ * looks, unless the answer would hardly come in time: that would be unknown, and cost a connection.
+ */
 static int time_is_up(acquisition *a, rowlock_lock **out, rowlock_error *err)
 {
     const rowlock_op *busy = rlk_obstacle(a->ops, a->n);
 
-    if (busy == NULL && a->busy.name == NULL)
-        return try_once(a, ROWLOCK_TIMEOUT, out, err);
+    if (busy == NULL && a->busy.name == NULL) {
+        if (rlk_wait_bound(&a->wait) >= LEAST_LOOK_US)
+            return try_once(a, ROWLOCK_TIMEOUT, out, err);
+        a->ops[0].is_queue = 1;
+        busy = &a->ops[0];
+    }
     return rlk_report_busy(a->options.holder, ROWLOCK_TIMEOUT, busy != NULL ? busy : &a->busy, err);
 }
 

@@ -397,7 +397,7 @@ static void op_offer(sim_thread *t)
     if (acquire(t, name_of(t), 0, NULL) != ROWLOCK_OK)
         return;
     hold = t->held[t->n_held - 1];
-    if (hold->is_left_to_callback || hold->lock->renew || t->app->is_closing)
+    if (hold->is_left_to_callback || hold->lock->renew || t->app->is_closing || offer.is_open)
         return;
     offer.is_open = 1;
     offer.is_taken = 0;

@@ -305,6 +305,8 @@ void sched_run(int64_t end_us, int (*is_over)(void))
         invariants_check();
         task = choose(&next);
         if (task == NULL) {
+            if (is_over()) /* the last process was killed */
+                return;
             if (next == RLK_NEVER) {
                 sim_fail("stuck", "nothing will ever happen again, and not all threads have ended");
                 return;
