@@ -78,9 +78,8 @@ int rlk_tenures_reserve(rlk_tenures *tenures, size_t n);
  * reference to `fresh` stays. */
 rlk_tenure *rlk_tenures_attach(rlk_tenures *tenures, rlk_tenure *fresh);
 
-/* The tenure of the same name and owner in the table, or NULL. Is there one, and not lost? Which
- * one of this name, of whatever owner, is? */
-rlk_tenure *rlk_tenures_same(const rlk_tenures *tenures, const rlk_tenure *like);
+/* Is a tenure of the same name and owner in the table, and not lost? Which one of this name, of
+ * whatever owner, is? */
 int rlk_tenures_has(const rlk_tenures *tenures, const rlk_tenure *like);
 rlk_tenure *rlk_tenures_of_name(const rlk_tenures *tenures, const char *name, size_t length);
 
@@ -543,12 +542,8 @@ void rlk_tell_losses(rowlock_client *client);
 
 /* The database says that a tenure is over: it is lost from here on. Under the mutex. Then the
  * reason is looked for, as far as the row shows by until_us; on_lost waits for it. Without. */
-void rlk_lose_by_answer(rowlock_client *client, rlk_tenure *tenure);
+void rlk_lose_by_answer(rlk_tenure *tenure);
 void rlk_refine_loss(rowlock_client *client, rlk_tenure *tenure, int64_t until_us);
-
-/* A call that was under way when the tenure was lost here may have entered it again, in a tenure of
- * its own: that is over, too. Under the mutex. */
-void rlk_lose_again(rowlock_client *client, const rlk_tenure *tenure);
 
 /* Both. */
 void rlk_lose_and_refine(rowlock_client *client, rlk_tenure *tenure, int64_t until_us);

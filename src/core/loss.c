@@ -59,21 +59,9 @@ static int find_loss(rowlock_client *client, const rlk_tenure *tenure, int64_t u
     return q.loss;
 }
 
-void rlk_lose_again(rowlock_client *client, const rlk_tenure *tenure)
-{
-    rlk_tenure *other = rlk_tenures_same(&client->tenures, tenure);
-
-    if (other == NULL || other == tenure || other->fence != tenure->fence)
-        return;
-    other->is_over = 1;
-    rlk_tenure_lose(other, ROWLOCK_LOSS_EXPIRED);
-    rlk_watch_planned(client);
-}
-
-void rlk_lose_by_answer(rowlock_client *client, rlk_tenure *tenure)
+void rlk_lose_by_answer(rlk_tenure *tenure)
 {
     tenure->is_over = 1;
-    rlk_lose_again(client, tenure);
     if (atomic_load(&tenure->lost))
         return;
     tenure->is_asked = 1;
@@ -103,7 +91,7 @@ void rlk_refine_loss(rowlock_client *client, rlk_tenure *tenure, int64_t until_u
 void rlk_lose_and_refine(rowlock_client *client, rlk_tenure *tenure, int64_t until_us)
 {
     rlk_mutex_lock(&client->mutex);
-    rlk_lose_by_answer(client, tenure);
+    rlk_lose_by_answer(tenure);
     rlk_mutex_unlock(&client->mutex);
     rlk_refine_loss(client, tenure, until_us);
 }

@@ -96,7 +96,6 @@ static size_t settle(remnants *r, rowlock_client *client, rowlock_op *ops)
         const rowlock_op *op = &r->ops[i];
 
         if (op->status == ROWLOCK_LOST) {
-            rlk_lose_again(client, r->tenures[i]);
             rlk_tenures_bury(&client->tenures, r->tenures[i]);
             continue;
         }

@@ -135,7 +135,7 @@ static int settle(rowlock_client *client, rlk_tenure *tenure, const rowlock_op *
     if (rc != ROWLOCK_OK)
         rlk_tenure_outlives(tenure, op->ttl_us);
     if (rc == ROWLOCK_OK && op->status == ROWLOCK_LOST)
-        rlk_lose_by_answer(client, tenure);
+        rlk_lose_by_answer(tenure);
     is_renewed = rc == ROWLOCK_OK && op->status == ROWLOCK_OK && rlk_extend(tenure, sent, op);
     if (tenure->renewers > 0 && is_renewed) /* else they were all released meanwhile */
         rlk_plan_renewal(client, tenure, now);

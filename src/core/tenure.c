@@ -125,14 +125,9 @@ static rlk_tenure **find(const rlk_tenures *tenures, const rlk_tenure *key)
     return at;
 }
 
-rlk_tenure *rlk_tenures_same(const rlk_tenures *tenures, const rlk_tenure *like)
-{
-    return tenures->slot_count == 0 ? NULL : *find(tenures, like);
-}
-
 int rlk_tenures_has(const rlk_tenures *tenures, const rlk_tenure *like)
 {
-    rlk_tenure *found = rlk_tenures_same(tenures, like);
+    rlk_tenure *found = tenures->slot_count == 0 ? NULL : *find(tenures, like);
 
     return found != NULL && !rlk_tenure_is_lost(found);
 }

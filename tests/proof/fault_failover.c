@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { COPY_MS = 30000, PROMOTE_MS = 20000 };
+enum { COPY_MS = 30000, PROMOTE_MS = 20000, TRIES = 10 };
 
 struct pair {
     struct nemesis *n;
@@ -160,12 +160,20 @@ static int prepare(struct pair *p)
     return 0;
 }
 
+/* The primary goes on alone; until it does, every commit waits for the standby. */
 static void give_up(struct pair *p)
 {
+    int failed = 1;
+
     if (p->standby.pid > 0)
         watch_server_kill(&p->standby);
-    if (set_synchronous(p, "ALTER SYSTEM RESET synchronous_standby_names") != 0)
+    for (int i = 0; i < TRIES && failed; i++)
+        failed = nemesis_await_server(p->n) != 0 ||
+                 set_synchronous(p, "ALTER SYSTEM RESET synchronous_standby_names") != 0;
+    if (failed) {
+        fprintf(stderr, "proof_run: the primary goes on waiting for a standby\n");
         p->n->failures++;
+    }
     command(remove_data, p->data);
 }
 
@@ -201,7 +209,9 @@ int failover(struct nemesis *n)
     }
     process_sleep_ms(nemesis_random(n, 500));
     watch_server_kill(&n->server);
-    if (take_over(&p) != 0)
+    if (take_over(&p) != 0) {
+        fprintf(stderr, "proof_run: the standby could not take over\n");
         n->failures++;
+    }
     return 1;
 }

@@ -121,8 +121,10 @@ void pooler_start(struct nemesis *n)
 
     snprintf(path, sizeof(path), "%s/pgbouncer/pid", n->servers);
     unlink(path);
-    if (watch_server_again(&n->pooler) != 0)
-        n->failures++;
+    if (watch_server_again(&n->pooler) == 0)
+        return;
+    fprintf(stderr, "proof_run: the pooler cannot be started\n");
+    n->failures++;
 }
 
 int pooler_stop(struct nemesis *n)

@@ -212,7 +212,7 @@ static int read_write(struct nemesis *n)
 void sql_read_write(struct nemesis *n)
 {
     for (int i = 0; i < 20; i++)
-        if (read_write(n))
+        if (nemesis_await_server(n) == 0 && read_write(n))
             return;
     fprintf(stderr, "proof_run: the server stays read-only\n");
     n->failures++;

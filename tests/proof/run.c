@@ -77,8 +77,8 @@ static void start_worker(struct worker *worker)
     sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
-/* Buries those that have ended, and replaces them. */
-static void tend_workers(int replace)
+/* Waits for those that have ended, and replaces them. */
+static void collect_workers(int replace)
 {
     for (int i = 0; i < nemesis.n_workers; i++) {
         struct worker *worker = &nemesis.workers[i];
@@ -124,7 +124,7 @@ static void end_workers(void)
 
     __atomic_store_n(&nemesis.control->stop, 1, __ATOMIC_RELEASE);
     while (count_workers() > 0 && process_now_ms() < until) {
-        tend_workers(0);
+        collect_workers(0);
         process_sleep_ms(TICK_MS);
     }
     for (int i = 0; i < nemesis.n_workers; i++) {
@@ -150,7 +150,7 @@ static void run(void)
 
     while (limits.grants > 0 ? grants() < limits.grants : process_now_ms() < until) {
         nemesis_step(&nemesis, limits.only);
-        tend_workers(1);
+        collect_workers(1);
         process_sleep_ms(TICK_MS);
     }
     nemesis_end(&nemesis);
@@ -168,7 +168,7 @@ static void recover(void)
 
         while (__atomic_load_n(count, __ATOMIC_RELAXED) < before[i] + RECOVERED_GRANTS &&
                process_now_ms() < until) {
-            tend_workers(1);
+            collect_workers(1);
             process_sleep_ms(TICK_MS);
         }
         if (__atomic_load_n(count, __ATOMIC_RELAXED) >= before[i] + RECOVERED_GRANTS)

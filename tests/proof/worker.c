@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { THREADS_MAX = 32, DROUGHT_MS = 400 };
+enum { THREADS_MAX = 32, SHORTAGE_MS = 400 };
 
 static struct history history;
 static int stop;
@@ -110,7 +110,7 @@ static void run_out_of_descriptors(void)
         return;
     none = (struct rlimit){open_files() - 1, limit.rlim_max};
     setrlimit(RLIMIT_NOFILE, &none);
-    process_sleep_ms(DROUGHT_MS);
+    process_sleep_ms(SHORTAGE_MS);
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 

@@ -5,11 +5,12 @@
 
 #include "core.h"
 
-#define TOLD_US     INT64_C(50000)    /* from the driver's answer until rowlock_check() knows */
-#define SLACK_US    INT64_C(60000)    /* beyond a call's bound */
-#define SLOW_US     INT64_C(90000)    /* a call that waits for nobody, when nothing is wrong */
-#define BACKSTOP_US INT64_C(12000000) /* until somebody takes a lock that is free and wanted */
-#define LATE_US     INT64_C(100000)   /* from a loss to on_lost, if no other is being called */
+#define TOLD_US     INT64_C(50000)   /* from the driver's answer until rowlock_check() knows */
+#define SLACK_US    INT64_C(60000)   /* beyond a call's bound */
+#define SLOW_US     INT64_C(90000)   /* a call that waits for nobody, when nothing is wrong */
+#define BACKSTOP_US INT64_C(3500000) /* until somebody takes a lock that is free and wanted */
+#define TICKET_US   INT64_C(5000000)
+#define LATE_US     INT64_C(100000) /* from a loss to on_lost, if no other is being called */
 
 enum { MOST_TOLD = 64, MOST_FORCED = 256, MOST_NAMES = 16 };
 
@@ -234,7 +235,8 @@ static void check_waits(void)
     for (const sim_wait *w = waits; w != NULL; w = w->next) {
         const char *name = sim_name(w->name);
         const sim_row *row = model_find(name, strlen(name));
-        int is_free = row == NULL || (!model_is_live(row) && !model_is_shared(row, NULL));
+        int is_free = (row == NULL || (!model_is_live(row) && !model_is_shared(row, NULL))) &&
+                      !model_is_wanted_with_others(name, strlen(name));
         int64_t since = free_since_us[w->name];
 
         if (!is_free) {
@@ -245,6 +247,9 @@ static void check_waits(void)
             since = free_since_us[w->name] = sim_now;
         since = since < w->since_us ? w->since_us : since;
         since = since < net_last_trouble_us ? net_last_trouble_us : since;
+        /* Who was stopped may have been the first in the queue, as long as its ticket lives. */
+        if (process_last_stall_us > 0 && since < process_last_stall_us + TICKET_US)
+            since = process_last_stall_us + TICKET_US;
         if (sim_now - since > BACKSTOP_US && !w->is_many &&
             w->process->paused_until_us <= sim_now) {
             sim_fail("waiter", "%s is free for %lld us, and a thread of process %d waits for it",

@@ -162,7 +162,8 @@ void model_ticket_used(const rowlock_op *op, sim_row *row);
 void model_bell_ring(uint64_t ticket);
 void model_session_rings(const sim_session *session);
 void model_reap_tickets(void);
-size_t model_live_tickets(const char *name, size_t length);
+/* Does somebody wait for it and for other names at once? Then it may be free, and kept for them. */
+int model_is_wanted_with_others(const char *name, size_t length);
 
 /* For those: the part of acquire for one row; its answers. */
 int model_is_own(const rowlock_op *op);

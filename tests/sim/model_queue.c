@@ -59,13 +59,17 @@ static const sim_ticket *right_before(const char *name, size_t length, uint64_t 
     return found;
 }
 
-size_t model_live_tickets(const char *name, size_t length)
+int model_is_wanted_with_others(const char *name, size_t length)
 {
-    size_t n = 0;
-
-    for (size_t i = 0; i < ticket_count; i++)
-        n += is_of(&tickets[i], name, length) && !is_past(&tickets[i]);
-    return n;
+    for (size_t i = 0; i < ticket_count; i++) {
+        if (!is_of(&tickets[i], name, length) || is_past(&tickets[i]))
+            continue;
+        for (size_t k = 0; k < ticket_count; k++) {
+            if (k != i && tickets[k].number == tickets[i].number)
+                return 1;
+        }
+    }
+    return 0;
 }
 
 int model_is_barred(const rowlock_op *op)

@@ -32,6 +32,8 @@ static rowlock_acquire_options options_of(sim_thread *t, sim_hold *hold, int64_t
     rowlock_acquire_options o = ROWLOCK_ACQUIRE_OPTIONS_INIT;
 
     o.ttl_ms = rng_below(RNG, 3) == 0 ? 0 : rng_between(RNG, 50, rng_below(RNG, 2) ? 400 : 8000);
+    if (rng_below(RNG, 12) == 0)
+        o.ttl_ms = rng_between(RNG, 10000, 30000);
     o.wait_ms = wait_ms;
     o.renew = rng_below(RNG, 2) == 0;
     o.max_hold_ms = rng_below(RNG, 8) == 0 ? rng_between(RNG, 50, 4000) : 0;
@@ -130,7 +132,7 @@ static void op_try(sim_thread *t)
 
 static void op_wait(sim_thread *t)
 {
-    int64_t longest = rng_below(RNG, 3) == 0 ? 100 : 4000;
+    int64_t longest = rng_below(RNG, 3) == 0 ? 100 : rng_below(RNG, 6) == 0 ? 30000 : 4000;
 
     acquire(t, name_of(t), rng_between(RNG, 1, longest), NULL);
 }

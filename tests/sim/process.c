@@ -7,6 +7,7 @@
 
 sim_process *sim_processes[MOST_PROCESSES];
 size_t sim_process_count;
+int64_t process_last_stall_us;
 
 sim_process *process_new(int index)
 {
@@ -45,6 +46,8 @@ void process_stall(sim_process *p, int64_t us)
     p->stalled_us += us;
     if (sim_now + us > p->stall_end_us)
         p->stall_end_us = sim_now + us;
+    if (p->stall_end_us > process_last_stall_us)
+        process_last_stall_us = p->stall_end_us;
 }
 
 void process_pause(sim_process *p, int64_t us)

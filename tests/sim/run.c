@@ -146,6 +146,7 @@ void run_world(sim_result *out, uint64_t seed, const sim_cut *what)
     sim_digest = seed;
     sim_grants = 0;
     sim_process_count = 0;
+    process_last_stall_us = 0;
     sched_reset();
     memory_reset();
     seam_reset();

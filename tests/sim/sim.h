@@ -177,6 +177,7 @@ sim_process *process_new(int index);
 int64_t process_clock(const sim_process *process);
 int64_t process_true_time(const sim_process *process,
                           int64_t local_us);          /* of its clock's reading */
+extern int64_t process_last_stall_us;                 /* the end of the last one of any process */
 int64_t process_stalled(const sim_process *process);  /* until now */
 void process_stall(sim_process *process, int64_t us); /* a thread of it is not run */
 void process_pause(sim_process *process, int64_t us);
