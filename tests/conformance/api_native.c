@@ -180,9 +180,9 @@ static void test_native_lock_and_guard_leave_no_savepoint_behind(void **state)
     rowlock_lock *lock = hold(f, client, "leased");
     grant_released(f, "lock", "ann");
     grant(f, "held", "ann");
-    for (size_t i = 0; i < 4 * COUNT(ours); i++) {
+    for (size_t i = 0; i < 5 * COUNT(ours); i++) {
         char sql[64];
-        void *session = session_open(f);
+        void *session = session_open(f), *other = NULL;
         switch (i / COUNT(ours)) {
         case 0:
             expect_ok(lock_in(f, client, session, "lock", 0, NULL), &f->err);
@@ -193,6 +193,11 @@ static void test_native_lock_and_guard_leave_no_savepoint_behind(void **state)
         case 2:
             expect_status(ROWLOCK_TIMEOUT, lock_in(f, client, session, "held", 60, NULL), &f->err);
             break;
+        case 3: /* found out in the transaction */
+            other = session_open(f);
+            expect_ok(lock_in(f, client, other, "lock", 0, NULL), &f->err);
+            expect_status(ROWLOCK_BUSY, lock_in(f, client, session, "lock", 0, NULL), &f->err);
+            break;
         default:
             expect_ok(guard_in(f, lock, session), &f->err);
         }
@@ -200,6 +205,8 @@ static void test_native_lock_and_guard_leave_no_savepoint_behind(void **state)
         assert_int_not_equal(f->backend->kind->sql_run(session, sql, NULL, 0), 0);
         sql_in(f, session, "ROLLBACK");
         sql_end(f, session);
+        if (other != NULL)
+            sql_end(f, other);
     }
     let_go(f, &lock);
 }
